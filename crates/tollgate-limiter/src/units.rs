@@ -1,0 +1,211 @@
+//! Quantities: every number that crosses a public boundary has a type that says its unit.
+
+use core::fmt;
+
+/// Millionths in one whole unit: pico-USD in a micro-USD.
+pub const MILLIONTHS: u32 = 1_000_000;
+
+/// A whole number of a limit's unit: requests, tokens or micro-USD.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Amount(u64);
+
+impl Amount {
+    /// Nothing.
+    pub const ZERO: Self = Self(0);
+
+    /// `units` of whatever the limit counts.
+    pub const fn new(units: u64) -> Self {
+        Self(units)
+    }
+
+    /// The number of units.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The sum, or the largest amount there is.
+    #[must_use]
+    pub const fn saturating_add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// The difference, or zero.
+    #[must_use]
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// An amount with the part below one whole unit: micro-USD and the pico-USD that remain.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct ExactAmount {
+    whole: u64,
+    millionths: u32,
+}
+
+impl ExactAmount {
+    /// Nothing.
+    pub const ZERO: Self = Self { whole: 0, millionths: 0 };
+
+    /// A whole number of units, nothing below.
+    pub const fn whole(units: u64) -> Self {
+        Self { whole: units, millionths: 0 }
+    }
+
+    /// `millionths` of a unit in all: pico-USD for a limit in micro-USD. Saturates.
+    pub fn from_millionths(millionths: u128) -> Self {
+        let unit = u128::from(MILLIONTHS);
+        // The remainder is below 10⁶ and the quotient is capped, so neither conversion can lose anything.
+        match u64::try_from(millionths.div_euclid(unit)) {
+            Ok(whole) => Self { whole, millionths: u32::try_from(millionths.rem_euclid(unit)).unwrap_or(0) },
+            Err(_) => Self { whole: u64::MAX, millionths: 0 },
+        }
+    }
+
+    /// The whole units.
+    pub const fn units(self) -> u64 {
+        self.whole
+    }
+
+    /// What is left below one unit, in millionths (always below 1,000,000).
+    pub const fn remainder(self) -> u32 {
+        self.millionths
+    }
+
+    /// All of it in millionths of a unit.
+    pub fn as_millionths(self) -> u128 {
+        u128::from(self.whole)
+            .saturating_mul(u128::from(MILLIONTHS))
+            .saturating_add(u128::from(self.millionths))
+    }
+
+    /// The smallest whole amount that covers this one.
+    pub const fn rounded_up(self) -> Amount {
+        Amount(if self.millionths == 0 { self.whole } else { self.whole.saturating_add(1) })
+    }
+}
+
+impl From<Amount> for ExactAmount {
+    fn from(amount: Amount) -> Self {
+        Self::whole(amount.get())
+    }
+}
+
+macro_rules! quantity {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+        pub struct $name(u64);
+
+        impl $name {
+            /// Zero.
+            pub const ZERO: Self = Self(0);
+
+            /// The quantity from its plain number.
+            pub const fn new(value: u64) -> Self {
+                Self(value)
+            }
+
+            /// The plain number.
+            pub const fn get(self) -> u64 {
+                self.0
+            }
+
+            /// The sum, or the largest value there is.
+            #[must_use]
+            pub const fn saturating_add(self, other: Self) -> Self {
+                Self(self.0.saturating_add(other.0))
+            }
+
+            /// The difference, or zero.
+            #[must_use]
+            pub const fn saturating_sub(self, other: Self) -> Self {
+                Self(self.0.saturating_sub(other.0))
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+quantity! {
+    /// 10⁻⁶ USD, the integer unit of money wherever a budget is compared.
+    MicroUsd
+}
+quantity! {
+    /// A number of model tokens.
+    Tokens
+}
+quantity! {
+    /// A span of time in milliseconds.
+    DurationMs
+}
+
+/// A moment: milliseconds since 1970-01-01T00:00:00Z, without leap seconds.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct TimestampMs(u64);
+
+impl TimestampMs {
+    /// 1970-01-01T00:00:00Z.
+    pub const EPOCH: Self = Self(0);
+
+    /// The moment `ms` milliseconds after 1970-01-01T00:00:00Z.
+    pub const fn new(ms: u64) -> Self {
+        Self(ms)
+    }
+
+    /// Milliseconds since 1970-01-01T00:00:00Z.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The moment `span` later, or the last one there is.
+    #[must_use]
+    pub const fn saturating_add(self, span: DurationMs) -> Self {
+        Self(self.0.saturating_add(span.get()))
+    }
+
+    /// How long after `earlier` this is; zero if it is not after.
+    pub const fn since(self, earlier: Self) -> DurationMs {
+        DurationMs::new(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// 128 random bits that name one reservation through all retries. Made by the caller.
+#[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct ReservationId(u128);
+
+impl ReservationId {
+    /// The id from its bits.
+    pub const fn new(bits: u128) -> Self {
+        Self(bits)
+    }
+
+    /// The bits.
+    pub const fn get(self) -> u128 {
+        self.0
+    }
+}
+
+impl fmt::Debug for ReservationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ReservationId({self})")
+    }
+}
+
+impl fmt::Display for ReservationId {
+    /// 32 hexadecimal digits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}

@@ -1,0 +1,115 @@
+//! What a decision answers.
+
+use alloc::vec::Vec;
+
+use crate::{Amount, DurationMs, TimestampMs};
+
+/// The decision over a whole plan.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Verdict {
+    /// Every entry was charged.
+    Admitted(Admission),
+    /// No entry was charged.
+    Refused(Refusal),
+}
+
+/// A plan that was charged.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Admission {
+    /// The moment the charges were booked at; settling refers to it.
+    pub at: TimestampMs,
+    /// Entries with [`Enforcement::Soft`](crate::Enforcement::Soft) that did not fit and were
+    /// charged all the same.
+    pub over_soft: EntrySet,
+    /// The rate limit with the smallest part left after this charge.
+    pub tightest: Option<Standing>,
+}
+
+/// A plan that was not charged.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Refusal {
+    /// The entry to answer for: one that can never fit, else the one with the longest wait.
+    pub binding: EntryRefusal,
+    /// Every entry that refused, in plan order, the binding one included.
+    pub refusing: Vec<EntryRefusal>,
+    /// The rate limit with the smallest part left.
+    pub tightest: Option<Standing>,
+}
+
+/// Why one entry refused.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct EntryRefusal {
+    /// The entry's place in the plan.
+    pub index: usize,
+    /// Whether waiting helps, and how long.
+    pub outcome: Outcome,
+    /// The limit's amount.
+    pub limit: Amount,
+    /// What settled requests have used, as far as the rule still counts it. Rounded up.
+    pub spent: Amount,
+    /// What open reservations hold.
+    pub held: Amount,
+    /// What this request needs.
+    pub needed: Amount,
+    /// When the current window or period ends; `None` for a rule without end.
+    pub resets_at: Option<TimestampMs>,
+}
+
+impl EntryRefusal {
+    /// Whether the request would fit if every open reservation were given back.
+    pub fn fits_without_holds(&self) -> bool {
+        self.spent.saturating_add(self.needed) <= self.limit
+    }
+}
+
+/// How one limit answers one charge.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Outcome {
+    /// It fits.
+    Admit,
+    /// It fits after exactly this time, if nothing else comes.
+    Wait(DurationMs),
+    /// No passing of time makes it fit.
+    Never,
+}
+
+/// Where a limit stands.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Standing {
+    /// The entry's place in the plan.
+    pub index: usize,
+    /// The limit's amount.
+    pub limit: Amount,
+    /// The largest charge that would still fit now.
+    pub remaining: Amount,
+    /// Time to the end of the current window.
+    pub resets_in: DurationMs,
+}
+
+/// A set of places in a plan.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct EntrySet(u64);
+
+impl EntrySet {
+    /// Adds the place `index`, which must be below [`ENTRIES_MAX`](crate::ENTRIES_MAX).
+    pub fn insert(&mut self, index: usize) {
+        debug_assert!(index < crate::ENTRIES_MAX, "a plan has at most 64 entries");
+        self.0 |= 1_u64.checked_shl(u32::try_from(index).unwrap_or(u32::MAX)).unwrap_or(0);
+    }
+
+    /// Whether `index` is in the set.
+    pub fn contains(self, index: usize) -> bool {
+        let bit = u32::try_from(index).ok().and_then(|index| 1_u64.checked_shl(index)).unwrap_or(0);
+        self.0 & bit != 0
+    }
+
+    /// Whether nothing is in the set.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The places, ascending.
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        (0..crate::ENTRIES_MAX).filter(move |&index| self.contains(index))
+    }
+}

@@ -1,0 +1,1 @@
+//! The hyper service: route, authenticate, inspect, admit, forward, meter, settle.

@@ -1,0 +1,31 @@
+//! Why a store did not answer, and whether the call took effect.
+
+/// A store call that gave no verdict.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// Refused before it ran: nothing changed, the same call may be repeated.
+    #[error("the store did not run the call: {0}")]
+    NotApplied(String),
+    /// It may have run: repeat it with the same id, or release that id.
+    #[error("the store gave no answer, the call may have taken effect: {0}")]
+    Unknown(String),
+    /// The id is taken by another plan, or the call does not fit the reservation: a caller's fault.
+    #[error("the call does not fit the reservation: {0}")]
+    Mismatch(String),
+    /// The answer makes no sense.
+    #[error("the store's answer cannot be read: {0}")]
+    Corrupt(String),
+}
+
+impl StoreError {
+    /// Whether the same call may succeed if repeated with the same id.
+    pub const fn is_transient(&self) -> bool {
+        matches!(self, Self::NotApplied(_) | Self::Unknown(_))
+    }
+
+    /// Whether the call may have changed the store.
+    pub const fn may_have_applied(&self) -> bool {
+        matches!(self, Self::Unknown(_) | Self::Corrupt(_))
+    }
+}

@@ -1,0 +1,1 @@
+//! Usage events: type, batched writer, reader.
