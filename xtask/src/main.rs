@@ -1,8 +1,9 @@
 //! Tasks for working on the project: `cargo xtask <task>`.
 
 mod prices;
+mod tidy;
 
-use std::process::ExitCode;
+use std::{path::Path, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
@@ -17,11 +18,14 @@ struct Arguments {
 enum Task {
     /// Import a public price map into the price table.
     Prices(prices::Arguments),
+    /// Check the rules of the house that the compiler does not check.
+    Tidy,
 }
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().task {
         Task::Prices(arguments) => prices::run(&arguments),
+        Task::Tidy => tidy::run(root()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -30,4 +34,10 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The repository's root.
+fn root() -> &'static Path {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.parent().unwrap_or(manifest)
 }
