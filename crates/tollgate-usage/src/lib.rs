@@ -1,1 +1,19 @@
 //! Usage events: type, batched writer, reader.
+//!
+//! One JSON object a line, appended to one file. An event never holds a prompt, an answer or a
+//! credential: there is no field that could. This crate knows neither HTTP nor prices; times and
+//! costs come in as values.
+#![deny(clippy::float_arithmetic)]
+
+mod error;
+mod event;
+mod json;
+mod timestamp;
+mod writer;
+
+pub use error::UsageError;
+pub use event::{
+    Attributes, Event, Flags, ModelUse, Outcome, RefusalEvent, RefusingLimit, Session, TokenCounts,
+    UsageEvent,
+};
+pub use writer::{Writer, WriterOptions};

@@ -1,0 +1,210 @@
+//! What stands between those who record and the thread that writes.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::event::Event;
+
+/// A bounded list of events and the state of the thread that empties it.
+#[derive(Debug)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    /// Wakes the thread.
+    work: Condvar,
+    /// Wakes those who wait for the thread.
+    progress: Condvar,
+    dropped: AtomicU64,
+    waiting_max: usize,
+    /// At this many events the thread is woken before its interval is over.
+    wake_at: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    events: Vec<Event>,
+    /// Events the thread has taken and not yet written.
+    taken: usize,
+    recorded: u64,
+    /// Recorded events that are in the file or given up.
+    done: u64,
+    flush: bool,
+    closing: bool,
+    finished: bool,
+    /// Failed attempts to write, all in all.
+    failures: u64,
+    failure: Option<Failure>,
+    /// An outage in which events are dropped is logged once.
+    dropping: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Failure {
+    kind: io::ErrorKind,
+    message: String,
+}
+
+impl Failure {
+    fn to_error(&self) -> io::Error {
+        io::Error::new(self.kind, self.message.clone())
+    }
+}
+
+/// What the thread is to do next.
+pub(super) struct Work {
+    /// What was recorded, in order.
+    pub(super) events: Vec<Event>,
+    /// Whether this is the last work there is.
+    pub(super) last: bool,
+}
+
+impl Queue {
+    pub(super) fn new(waiting_max: usize) -> Self {
+        Self {
+            state: Mutex::default(),
+            work: Condvar::new(),
+            progress: Condvar::new(),
+            dropped: AtomicU64::new(0),
+            waiting_max,
+            wake_at: waiting_max.div_ceil(4).max(1),
+        }
+    }
+
+    /// Takes an event in, or drops and counts it.
+    pub(super) fn push(&self, event: Event) {
+        let mut state = self.lock();
+        if state.closing || state.events.len().saturating_add(state.taken) >= self.waiting_max {
+            let first = !state.dropping && !state.closing;
+            state.dropping = true;
+            drop(state);
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            if first {
+                tracing::error!(waiting = self.waiting_max, "too many usage events wait: dropping");
+            }
+            return;
+        }
+        state.events.push(event);
+        state.recorded = state.recorded.saturating_add(1);
+        let waiting = state.events.len();
+        drop(state);
+        // A notification is a system call even if nobody waits; the thread needs one a batch.
+        if waiting == 1 || waiting == self.wake_at {
+            self.work.notify_one();
+        }
+    }
+
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn healthy(&self) -> bool {
+        let state = self.lock();
+        state.failure.is_none() && !state.dropping
+    }
+
+    /// Waits until everything recorded before is written, or an attempt fails.
+    pub(super) fn flush(&self, timeout: Duration) -> io::Result<()> {
+        let mut state = self.lock();
+        let (target, failures) = (state.recorded, state.failures);
+        if state.done >= target {
+            return Ok(());
+        }
+        state.flush = true;
+        self.work.notify_one();
+        let waiting =
+            |state: &mut State| state.done < target && state.failures == failures && !state.finished;
+        let (state, _) =
+            self.progress.wait_timeout_while(state, timeout, waiting).unwrap_or_else(PoisonError::into_inner);
+        match &state.failure {
+            _ if state.done >= target && !state.finished => Ok(()),
+            Some(failure) => Err(failure.to_error()),
+            None if state.done >= target => Ok(()),
+            None => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
+    /// Ends the thread, after a last attempt to write.
+    pub(super) fn close(&self, timeout: Duration) -> io::Result<()> {
+        let mut state = self.lock();
+        state.closing = true;
+        self.work.notify_one();
+        let (state, _) = self
+            .progress
+            .wait_timeout_while(state, timeout, |state| !state.finished)
+            .unwrap_or_else(PoisonError::into_inner);
+        match &state.failure {
+            Some(failure) => Err(failure.to_error()),
+            None if state.finished => Ok(()),
+            None => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
+    /// For the thread: waits for events, then for `batch` for more of them. `spare` becomes the list
+    /// that is filled next.
+    pub(super) fn take(&self, batch: Duration, spare: Vec<Event>) -> Work {
+        let idle = |state: &mut State| state.events.is_empty() && !state.flush && !state.closing;
+        let state = self.work.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
+        let early = |state: &mut State| !state.flush && !state.closing && state.events.len() < self.wake_at;
+        let (mut state, _) =
+            self.work.wait_timeout_while(state, batch, early).unwrap_or_else(PoisonError::into_inner);
+        state.flush = false;
+        let events = std::mem::replace(&mut state.events, spare);
+        state.taken = events.len();
+        Work { events, last: state.closing }
+    }
+
+    /// For the thread: the taken events are written.
+    pub(super) fn written(&self) {
+        let mut state = self.lock();
+        state.taken_done();
+        state.dropping = false;
+        if state.failure.take().is_some() {
+            tracing::info!(dropped = self.dropped(), "the usage file can be written again");
+        }
+        self.progress.notify_all();
+    }
+
+    /// For the thread: an attempt failed. Waits until it is time for another one; false: there is
+    /// none, the writer is being closed.
+    pub(super) fn failed(&self, error: &io::Error, retry: Duration) -> bool {
+        let mut state = self.lock();
+        state.failures = state.failures.saturating_add(1);
+        if state.failure.is_none() {
+            tracing::error!(%error, "usage events cannot be written; they are kept for another attempt");
+        }
+        state.failure = Some(Failure { kind: error.kind(), message: error.to_string() });
+        self.progress.notify_all();
+        let waiting = |state: &mut State| !state.flush && !state.closing;
+        let (mut state, _) =
+            self.work.wait_timeout_while(state, retry, waiting).unwrap_or_else(PoisonError::into_inner);
+        state.flush = false;
+        !state.closing
+    }
+
+    /// For the thread: `lost` of the taken events and all that wait will never be written.
+    pub(super) fn finish(&self, lost: usize, result: io::Result<()>) {
+        let mut state = self.lock();
+        let lost = lost.saturating_add(state.events.len());
+        self.dropped.fetch_add(u64::try_from(lost).unwrap_or(u64::MAX), Ordering::Relaxed);
+        state.events = Vec::new();
+        state.taken = 0;
+        state.done = state.recorded;
+        state.closing = true;
+        state.finished = true;
+        state.failure = result.err().map(|error| Failure { kind: error.kind(), message: error.to_string() });
+        self.progress.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every change of the state is complete before the lock is given back, panics included.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn taken_done(&mut self) {
+        self.done = self.done.saturating_add(u64::try_from(self.taken).unwrap_or(u64::MAX));
+        self.taken = 0;
+    }
+}
