@@ -1,1 +1,22 @@
-//! The configuration file: raw TOML to validated types, with errors that name file, field and allowed values.
+//! The configuration file: TOML to validated types, with errors that name file, field and allowed values.
+//!
+//! [`Config::load`] either returns a configuration in which every value is known, in range and
+//! consistent with the others, secrets included, or all problems at once. It reads environment
+//! variables and files through [`Environment`] only, and knows neither HTTP nor the price table.
+#![deny(clippy::float_arithmetic)]
+
+mod config;
+mod environment;
+mod error;
+mod model_globs;
+mod provider;
+mod secret;
+mod tenant;
+
+pub use config::{Config, OutputReservation, Pricing, Reservation, Server, Store, Unpriced, UsageLog};
+pub use environment::{Environment, FILE_BYTES_MAX, ProcessEnvironment};
+pub use error::{ConfigError, ConfigErrors};
+pub use model_globs::ModelGlobs;
+pub use provider::{BaseUrl, Protocol, Provider, Route};
+pub use secret::Secret;
+pub use tenant::{Attributes, Budget, Key, KeyHash, RateLimit, Tenant, Unit};
