@@ -1,7 +1,9 @@
 //! Tasks for working on the project: `cargo xtask <task>`.
 
 mod prices;
+mod test;
 mod tidy;
+mod workspace;
 
 use std::{path::Path, process::ExitCode};
 
@@ -18,6 +20,8 @@ struct Arguments {
 enum Task {
     /// Import a public price map into the price table.
     Prices(prices::Arguments),
+    /// Run every check and test, installing what they need.
+    Test(test::Arguments),
     /// Check the rules of the house that the compiler does not check.
     Tidy,
 }
@@ -25,6 +29,7 @@ enum Task {
 fn main() -> ExitCode {
     let done = match Arguments::parse().task {
         Task::Prices(arguments) => prices::run(&arguments),
+        Task::Test(arguments) => test::run(root(), &arguments),
         Task::Tidy => tidy::run(root()),
     };
     match done {

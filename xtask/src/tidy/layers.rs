@@ -1,10 +1,7 @@
 //! The layer table: who may depend on whom.
 
-use std::{path::Path, process::Command};
-
-use serde::Deserialize;
-
 use super::Problem;
+use crate::workspace::{Dependency, Package};
 
 /// What one crate may use. Development dependencies are free.
 struct Layer {
@@ -57,42 +54,6 @@ const LAYERS: &[Layer] = &[
 
 /// Crates at the top: they may use everything below, and nothing uses them.
 const TOP: &[&str] = &["tollgate", "tollgate-tests", "xtask"];
-
-/// Crates of the workspace as `cargo metadata` tells them.
-#[derive(Debug, Deserialize)]
-pub(super) struct Package {
-    name: String,
-    dependencies: Vec<Dependency>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Dependency {
-    name: String,
-    /// `None` for a normal dependency, else `dev` or `build`.
-    kind: Option<String>,
-    #[serde(default)]
-    optional: bool,
-}
-
-#[derive(Deserialize)]
-struct Metadata {
-    packages: Vec<Package>,
-}
-
-/// Asks cargo for the workspace's crates; needs no network.
-pub(super) fn packages(root: &Path) -> Result<Vec<Package>, String> {
-    let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
-        .current_dir(root)
-        .output()
-        .map_err(|error| format!("cargo metadata: {error}"))?;
-    if !output.status.success() {
-        return Err(format!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim()));
-    }
-    let metadata: Metadata =
-        serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata: {error}"))?;
-    Ok(metadata.packages)
-}
 
 /// Dependencies that point upward or break a crate's promise.
 pub(super) fn check(packages: &[Package]) -> Vec<Problem> {

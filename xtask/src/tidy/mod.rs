@@ -17,6 +17,8 @@ use std::{error::Error, fmt, path::Path};
 use tests_index::TestIndex;
 use tree::Tree;
 
+use crate::workspace::Workspace;
+
 /// One place that breaks a rule.
 #[derive(Debug, Eq, PartialEq)]
 struct Problem {
@@ -53,7 +55,7 @@ impl fmt::Display for Problem {
 pub(crate) fn run(root: &Path) -> Result<(), Box<dyn Error>> {
     let tree = Tree::read(root)?;
     let tests = TestIndex::of(&tree);
-    let mut problems = layers::check(&layers::packages(root)?);
+    let mut problems = layers::check(&Workspace::read(root)?.packages);
     problems.extend(manifests::check(&tree));
     problems.extend(shape::check(&tree));
     problems.extend(text::check(&tree, &text::forbidden_paths(root)));

@@ -1,0 +1,103 @@
+//! The steps in their order: what fails soonest comes first.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use super::{captures, command, deny, sdk};
+use crate::{tidy, workspace::Workspace};
+
+/// One step of the test command.
+pub(super) struct Step {
+    pub(super) name: &'static str,
+    pub(super) what: &'static str,
+    /// Needs no release binary, no download and no long build.
+    pub(super) is_quick: bool,
+    pub(super) run: fn(&Context) -> Result<(), String>,
+}
+
+pub(super) const STEPS: &[Step] = &[
+    Step { name: "fmt", what: "formatting", is_quick: true, run: fmt },
+    Step { name: "tidy", what: "rules of the house", is_quick: true, run: |context| tidy(context) },
+    Step { name: "clippy", what: "lints, warnings denied", is_quick: true, run: clippy },
+    Step { name: "test", what: "unit, property and end-to-end tests", is_quick: true, run: test },
+    Step {
+        name: "captures",
+        what: "recorded exchanges settle as expected",
+        is_quick: true,
+        run: captures::run,
+    },
+    Step { name: "doc", what: "documentation, warnings denied", is_quick: false, run: doc },
+    Step {
+        name: "deny",
+        what: "licences, sources and duplicates of dependencies",
+        is_quick: false,
+        run: deny::run,
+    },
+    Step { name: "build", what: "the release binary", is_quick: false, run: build },
+    Step { name: "demo", what: "the demo from start to end", is_quick: false, run: demo },
+    Step { name: "sdk", what: "the official SDKs against the binary", is_quick: false, run: sdk::run },
+];
+
+/// The names of all steps, for the command line.
+pub(super) fn names() -> Vec<&'static str> {
+    STEPS.iter().map(|step| step.name).collect()
+}
+
+/// Where things are.
+pub(super) struct Context {
+    pub(super) root: PathBuf,
+    pub(super) target: PathBuf,
+}
+
+impl Context {
+    pub(super) fn new(root: &Path, workspace: &Workspace) -> Self {
+        Self { root: root.to_path_buf(), target: workspace.target_directory.clone() }
+    }
+
+    /// The release binary, which the step `build` makes.
+    pub(super) fn binary(&self) -> PathBuf {
+        self.target.join("release").join("tollgate")
+    }
+
+    /// `cargo` in the project's root.
+    pub(super) fn cargo(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO"));
+        command.args(arguments).current_dir(&self.root);
+        command
+    }
+}
+
+fn fmt(context: &Context) -> Result<(), String> {
+    command::run(&mut context.cargo(&["fmt", "--all", "--check"]))
+}
+
+fn tidy(context: &Context) -> Result<(), String> {
+    tidy::run(&context.root).map_err(|problem| problem.to_string())
+}
+
+fn clippy(context: &Context) -> Result<(), String> {
+    let arguments = ["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny", "warnings"];
+    command::run(&mut context.cargo(&arguments))
+}
+
+fn test(context: &Context) -> Result<(), String> {
+    let arguments = ["test", "--workspace", "--locked", "--no-fail-fast"];
+    command::run(&mut context.cargo(&arguments))
+}
+
+fn doc(context: &Context) -> Result<(), String> {
+    let arguments = ["doc", "--workspace", "--no-deps", "--locked", "--document-private-items"];
+    command::run(context.cargo(&arguments).env("RUSTDOCFLAGS", "--deny warnings"))
+}
+
+fn build(context: &Context) -> Result<(), String> {
+    command::run(&mut context.cargo(&["build", "--release", "--locked", "--package", "tollgate"]))
+}
+
+fn demo(context: &Context) -> Result<(), String> {
+    let shown = command::output(Command::new(context.binary()).args(["demo", "--once"]))?;
+    print!("{shown}");
+    if shown.trim().is_empty() { Err("the demo showed nothing".to_owned()) } else { Ok(()) }
+}
