@@ -7,7 +7,7 @@ use crate::event::{Event, ModelUse, RefusalEvent, RefusingLimit, TokenCounts, Us
 use crate::timestamp::Rfc3339;
 
 /// The version of the line format (`"v"`).
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 
 impl Serialize for Event {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

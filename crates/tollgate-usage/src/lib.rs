@@ -8,6 +8,7 @@
 mod error;
 mod event;
 mod json;
+mod reader;
 mod timestamp;
 mod writer;
 
@@ -16,4 +17,5 @@ pub use event::{
     Attributes, Event, Flags, ModelUse, Outcome, RefusalEvent, RefusingLimit, Session, TokenCounts,
     UsageEvent,
 };
+pub use reader::{ReplaySummary, Replayed, replay};
 pub use writer::{Writer, WriterOptions};

@@ -1,0 +1,153 @@
+//! One line: the fields a reader wants, borrowed from the text where it has no escapes.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use tollgate_limiter::{Amount, ExactAmount, TimestampMs};
+
+use super::Replayed;
+use crate::event::TokenCounts;
+
+/// The line as it stands. Other fields are skipped.
+#[derive(Deserialize)]
+pub(super) struct RawEvent<'a> {
+    pub(super) v: u8,
+    #[serde(rename = "type", borrow)]
+    pub(super) kind: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(super) ts: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(super) request_id: Cow<'a, str>,
+    #[serde(borrow)]
+    tenant: Cow<'a, str>,
+    #[serde(borrow, default)]
+    key: Cow<'a, str>,
+    #[serde(borrow, default)]
+    attributes: Attributes<'a>,
+    #[serde(borrow)]
+    session: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    provider: Cow<'a, str>,
+    #[serde(borrow, default)]
+    model: Cow<'a, str>,
+    #[serde(default)]
+    input_tokens: u64,
+    #[serde(default)]
+    cache_read_tokens: u64,
+    #[serde(default)]
+    cache_write_5m_tokens: u64,
+    #[serde(default)]
+    cache_write_1h_tokens: u64,
+    #[serde(default)]
+    cache_write_tokens: u64,
+    #[serde(default)]
+    output_tokens: u64,
+    #[serde(default)]
+    reasoning_tokens: u64,
+    #[serde(default)]
+    audio_input_tokens: u64,
+    #[serde(default)]
+    cached_audio_input_tokens: u64,
+    #[serde(default)]
+    image_input_tokens: u64,
+    #[serde(default)]
+    audio_output_tokens: u64,
+    #[serde(default)]
+    image_output_tokens: u64,
+    #[serde(default)]
+    web_search_requests: u64,
+    #[serde(default)]
+    web_fetch_requests: u64,
+    #[serde(default)]
+    usage_estimated: bool,
+    cost_micro_usd: u64,
+    cost_pico_usd: Option<u128>,
+}
+
+impl RawEvent<'_> {
+    pub(super) fn replayed(&self, ts: TimestampMs) -> Replayed<'_> {
+        Replayed {
+            ts,
+            request_id: &self.request_id,
+            tenant: &self.tenant,
+            key: &self.key,
+            session: self.session.as_ref().map(|session| &*session.0),
+            provider: &self.provider,
+            model: &self.model,
+            tokens: self.tokens(),
+            usage_estimated: self.usage_estimated,
+            cost: match self.cost_pico_usd {
+                Some(pico_usd) => ExactAmount::from_millionths(pico_usd),
+                None => Amount::new(self.cost_micro_usd).into(),
+            },
+            attributes: &self.attributes,
+        }
+    }
+
+    fn tokens(&self) -> TokenCounts {
+        TokenCounts {
+            input: self.input_tokens,
+            cache_read: self.cache_read_tokens,
+            cache_write_5m: self.cache_write_5m_tokens,
+            cache_write_1h: self.cache_write_1h_tokens,
+            cache_write: self.cache_write_tokens,
+            output: self.output_tokens,
+            reasoning: self.reasoning_tokens,
+            audio_input: self.audio_input_tokens,
+            cached_audio_input: self.cached_audio_input_tokens,
+            image_input: self.image_input_tokens,
+            audio_output: self.audio_output_tokens,
+            image_output: self.image_output_tokens,
+            web_searches: self.web_search_requests,
+            web_fetches: self.web_fetch_requests,
+        }
+    }
+}
+
+/// What is wrong with a line, without any of its text.
+pub(super) fn describe(error: &serde_json::Error) -> String {
+    match error.classify() {
+        serde_json::error::Category::Data => "a field is missing or of the wrong type".to_owned(),
+        _ => format!("it is not JSON (column {})", error.column()),
+    }
+}
+
+/// Borrowed where possible: inside an `Option` serde's own `Cow` always copies.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// Names and values in the line's order.
+#[derive(Debug, Default)]
+pub(super) struct Attributes<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+
+impl Attributes<'_> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (&**name, &**value))
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Attributes<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(AttributesVisitor)
+    }
+}
+
+struct AttributesVisitor;
+
+impl<'de> Visitor<'de> for AttributesVisitor {
+    type Value = Attributes<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map of strings")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut attributes = Vec::new();
+        while let Some((name, value)) = map.next_entry::<Text<'de>, Text<'de>>()? {
+            attributes.push((name.0, value.0));
+        }
+        Ok(Attributes(attributes))
+    }
+}
