@@ -36,6 +36,13 @@ pub struct Usage {
     pub web_searches: u64,
     /// Web fetches the provider ran.
     pub web_fetches: u64,
+
+    /// Images that are billed by the piece, not by tokens.
+    pub images: u64,
+    /// Audio that is billed by its length, not by tokens.
+    pub audio_ms: u64,
+    /// Text that is billed by its length, not by tokens.
+    pub characters: u64,
 }
 
 impl Usage {
