@@ -41,6 +41,11 @@ def client_key(tenant: str) -> str:
     return f"tollgate-test-{tenant}"
 
 
+def mock(**behaviour) -> dict:
+    """Headers that tell the mock provider how to answer one request."""
+    return {f"x-mock-{name.replace('_', '-')}": str(value) for name, value in behaviour.items()}
+
+
 @dataclasses.dataclass
 class Exchange:
     """One HTTP exchange an SDK had with the proxy."""

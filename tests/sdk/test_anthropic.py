@@ -6,6 +6,7 @@ import anthropic
 import pytest
 
 from costs import assert_settled_as_seen
+from gateway import client_key, mock
 
 MODEL = "claude-sonnet-5-5"
 CALL = {"model": MODEL, "max_tokens": 200, "messages": [{"role": "user", "content": "Say hello."}]}
@@ -16,10 +17,6 @@ TOOLS = [
         "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
     }
 ]
-
-
-def mock(**behaviour):
-    return {f"x-mock-{name.replace('_', '-')}": str(value) for name, value in behaviour.items()}
 
 
 @pytest.fixture
@@ -86,8 +83,8 @@ def test_models_are_listed(client):
     assert MODEL in [model.id for model in client.models.list()]
 
 
-def test_the_key_may_come_as_a_bearer_token(sdk, gateway):
-    client = anthropic.Anthropic(auth_token="tollgate-test-generous", base_url=gateway.url, max_retries=0)
+def test_the_key_may_come_as_a_bearer_token(gateway):
+    client = anthropic.Anthropic(auth_token=client_key("generous"), base_url=gateway.url, max_retries=0)
     with client:
         assert client.messages.create(**CALL).content
 

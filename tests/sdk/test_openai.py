@@ -6,6 +6,7 @@ import openai
 import pytest
 
 from costs import assert_openai_settled_as_seen
+from gateway import mock
 
 MODEL = "gpt-6-astra"
 CALL = {"model": MODEL, "max_completion_tokens": 200, "messages": [{"role": "user", "content": "Say hello."}]}
@@ -19,10 +20,6 @@ TOOLS = [
         },
     }
 ]
-
-
-def mock(**behaviour):
-    return {f"x-mock-{name.replace('_', '-')}": str(value) for name, value in behaviour.items()}
 
 
 @pytest.fixture

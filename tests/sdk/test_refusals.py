@@ -4,6 +4,8 @@ import anthropic
 import openai
 import pytest
 
+from gateway import mock
+
 HAIKU, SONNET, ASTRA = "claude-haiku-5-5", "claude-sonnet-5-5", "gpt-6-astra"
 MESSAGES = [{"role": "user", "content": "Say hello."}]
 
@@ -112,7 +114,7 @@ def test_429_that_passes_later_is_retried_when_it_said(sdk, module):
 def test_503_is_the_sdk_s_server_error(sdk, module, gateway):
     client = make(sdk, module)
     with pytest.raises(module.InternalServerError) as failed:
-        call(client, extra_headers={"x-mock-status": "503"})
+        call(client, extra_headers=mock(status=503))
     assert failed.value.status_code == 503
     event = gateway.event(client.exchanges[0].request_id)
     assert (event["outcome"], event["cost_micro_usd"]) == ("upstream_error", 0)
@@ -125,7 +127,7 @@ def test_a_provider_s_error_passes_unchanged(sdk, module, gateway, status):
     for base_url in (None, gateway.mock_url):
         client = make(sdk, module, base_url=base_url)
         with pytest.raises(module.APIStatusError) as failed:
-            call(client, extra_headers={"x-mock-status": str(status)})
+            call(client, extra_headers=mock(status=status))
         raised.append(failed.value)
     through, direct = raised
     assert through.status_code == direct.status_code == status
@@ -138,6 +140,6 @@ def test_a_provider_s_error_passes_unchanged(sdk, module, gateway, status):
 def test_a_provider_that_resets_is_a_502_in_the_client_s_protocol(sdk, module, gateway):
     client = make(sdk, module)
     with pytest.raises(module.InternalServerError) as failed:
-        call(client, extra_headers={"x-mock-start": "reset"})
+        call(client, extra_headers=mock(start="reset"))
     assert failed.value.status_code == 502
     assert gateway.event(client.exchanges[0].request_id)["cost_micro_usd"] == 0

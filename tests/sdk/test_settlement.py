@@ -4,6 +4,8 @@ import anthropic
 import openai
 import pytest
 
+from gateway import mock
+
 MESSAGES = [{"role": "user", "content": "Say hello."}]
 
 
@@ -11,7 +13,7 @@ def test_the_events_sum_up_to_the_usage_the_sdks_saw(sdk, gateway):
     claude, gpt = sdk(anthropic.Anthropic), sdk(openai.OpenAI)
     tokens_seen = 0
     for n in range(1, 11):
-        headers = {"x-mock-input-tokens": str(10 * n), "x-mock-output-tokens": str(n)}
+        headers = mock(input_tokens=10 * n, output_tokens=n)
         message = claude.messages.create(
             model="claude-sonnet-5-5", max_tokens=50, messages=MESSAGES, extra_headers=headers
         )
@@ -29,7 +31,7 @@ def test_the_events_sum_up_to_the_usage_the_sdks_saw(sdk, gateway):
 def test_a_hard_budget_is_spent_and_never_passed(sdk, gateway):
     client = sdk(anthropic.Anthropic, "purse")
     call = {"model": "claude-sonnet-5-5", "max_tokens": 100, "messages": MESSAGES}
-    headers = {"x-mock-input-tokens": "10", "x-mock-output-tokens": "100"}
+    headers = mock(input_tokens=10, output_tokens=100)
     with pytest.raises(anthropic.APIStatusError) as refused:
         for _ in range(20):
             client.messages.create(**call, extra_headers=headers)
@@ -50,7 +52,7 @@ def test_a_soft_budget_lets_pass(sdk, gateway):
 def test_a_stream_the_client_leaves_is_charged(sdk, gateway):
     client = sdk(anthropic.Anthropic)
     call = {"model": "claude-sonnet-5-5", "max_tokens": 100, "messages": MESSAGES, "stream": True}
-    headers = {"x-mock-input-tokens": "10", "x-mock-events": "50", "x-mock-hang-after": "10"}
+    headers = mock(input_tokens=10, events=50, hang_after=10)
     stream = client.messages.create(**call, extra_headers=headers)
     assert next(iter(stream)).type == "message_start"
     stream.close()
