@@ -48,7 +48,7 @@ impl Plan {
     }
 
     /// The charges alone, in order.
-    pub fn charges(&self) -> impl ExactSizeIterator<Item = Amount> + '_ {
+    pub fn charges(&self) -> impl ExactSizeIterator<Item = Amount> + Clone + '_ {
         self.entries.iter().map(|entry| entry.charge)
     }
 

@@ -53,6 +53,9 @@ impl ExactAmount {
     /// Nothing.
     pub const ZERO: Self = Self { whole: 0, millionths: 0 };
 
+    /// The largest amount there is.
+    pub const MAX: Self = Self { whole: u64::MAX, millionths: MILLIONTHS.saturating_sub(1) };
+
     /// A whole number of units, nothing below.
     pub const fn whole(units: u64) -> Self {
         Self { whole: units, millionths: 0 }
@@ -64,7 +67,7 @@ impl ExactAmount {
         // The remainder is below 10⁶ and the quotient is capped, so neither conversion can lose anything.
         match u64::try_from(millionths.div_euclid(unit)) {
             Ok(whole) => Self { whole, millionths: u32::try_from(millionths.rem_euclid(unit)).unwrap_or(0) },
-            Err(_) => Self { whole: u64::MAX, millionths: 0 },
+            Err(_) => Self::MAX,
         }
     }
 
@@ -83,6 +86,40 @@ impl ExactAmount {
         u128::from(self.whole)
             .saturating_mul(u128::from(MILLIONTHS))
             .saturating_add(u128::from(self.millionths))
+    }
+
+    /// The sum, or the largest amount there is.
+    #[must_use]
+    pub const fn saturating_add(self, other: Self) -> Self {
+        // Two parts below one unit make less than two units.
+        let below = self.millionths.saturating_add(other.millionths);
+        let (carry, millionths) = match below.checked_sub(MILLIONTHS) {
+            Some(millionths) => (1, millionths),
+            None => (0, below),
+        };
+        match self.whole.checked_add(other.whole) {
+            Some(whole) => match whole.checked_add(carry) {
+                Some(whole) => Self { whole, millionths },
+                None => Self::MAX,
+            },
+            None => Self::MAX,
+        }
+    }
+
+    /// The difference, or zero.
+    #[must_use]
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        let (borrow, millionths) = match self.millionths.checked_sub(other.millionths) {
+            Some(millionths) => (0, millionths),
+            None => (1, self.millionths.saturating_add(MILLIONTHS).saturating_sub(other.millionths)),
+        };
+        match self.whole.checked_sub(other.whole) {
+            Some(whole) => match whole.checked_sub(borrow) {
+                Some(whole) => Self { whole, millionths },
+                None => Self::ZERO,
+            },
+            None => Self::ZERO,
+        }
     }
 
     /// The smallest whole amount that covers this one.

@@ -14,7 +14,7 @@ pub enum Verdict {
 }
 
 /// A plan that was charged.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Admission {
     /// The moment the charges were booked at; settling refers to it.
     pub at: TimestampMs,

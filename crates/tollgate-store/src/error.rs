@@ -1,5 +1,7 @@
 //! Why a store did not answer, and whether the call took effect.
 
+use tollgate_limiter::LedgerError;
+
 /// A store call that gave no verdict.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -27,5 +29,11 @@ impl StoreError {
     /// Whether the call may have changed the store.
     pub const fn may_have_applied(&self) -> bool {
         matches!(self, Self::Unknown(_) | Self::Corrupt(_))
+    }
+}
+
+impl From<LedgerError> for StoreError {
+    fn from(error: LedgerError) -> Self {
+        Self::Mismatch(error.to_string())
     }
 }

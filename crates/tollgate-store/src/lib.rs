@@ -6,66 +6,21 @@
 mod clock;
 mod error;
 mod future;
+#[cfg(feature = "testing")]
+mod manual_clock;
+mod memory;
 
 use std::sync::Arc;
 
-use tollgate_limiter::{
-    Amount, CounterKey, ExactAmount, Limit, Plan, ReservationId, TimestampMs, Verdict,
-};
+use tollgate_limiter::{Amount, ExactAmount, Limit, Plan, ReservationId, Verdict};
 
 pub use clock::{Clock, SystemClock};
 pub use error::StoreError;
 pub use future::StoreFuture;
-
-/// What a caller keeps of an admitted reservation. Enough to settle it even where the store has
-/// forgotten it.
-#[derive(Clone, Debug)]
-pub struct Held {
-    /// The reservation's id.
-    pub id: ReservationId,
-    /// The plan it was admitted with.
-    pub plan: Arc<Plan>,
-    /// The moment its charges were booked at ([`Admission::at`](tollgate_limiter::Admission::at)).
-    pub at: TimestampMs,
-}
-
-/// Which call of a reserve this is.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Attempt {
-    /// The first one for this id.
-    First,
-    /// A repetition after an unknown outcome. Its refusal is kept, so that a late duplicate of an
-    /// earlier attempt cannot succeed.
-    Retry,
-}
-
-/// What a settle did.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Settled {
-    /// The reservation is now what was really used.
-    Applied,
-    /// It was settled before, with the same amounts. Nothing changed.
-    Already,
-    /// It was settled before with other amounts. Nothing changed.
-    Conflict,
-    /// The store did not know the reservation: the amounts were charged as they are.
-    WithoutReservation,
-}
-
-/// One counter as it stands.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct CounterView {
-    /// The counter.
-    pub key: CounterKey,
-    /// What settled requests used, in the current window or period.
-    pub spent: ExactAmount,
-    /// What open reservations hold.
-    pub held: Amount,
-    /// The largest charge that would fit now.
-    pub remaining: Amount,
-    /// When the current window or period ends; `None` for a rule without end.
-    pub resets_at: Option<TimestampMs>,
-}
+#[cfg(feature = "testing")]
+pub use manual_clock::ManualClock;
+pub use memory::MemoryStore;
+pub use tollgate_limiter::{Attempt, CounterView, Held, Settled};
 
 /// Where counters live. Every method is one atomic step.
 pub trait Store: Send + Sync + 'static {

@@ -1,0 +1,279 @@
+//! One reservation from its first decision to its end.
+//!
+//! ```text
+//!          ┌─ admitted ──▶ held ⟲ extend ─┐
+//! reserve ─┤                              ├─ settle ──▶ ended
+//!          └─ refused retry ──▶ refused ──┤
+//!                            unknown id ──┘
+//! ```
+
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
+
+use crate::{
+    Admission, Amount, Counters, EntrySet, ExactAmount, Held, LedgerError, Limit, Plan, Refusal, Settled,
+    TimestampMs, Verdict,
+    counter::{Booking, Slot, slot_of},
+    decide::{Ask, decide},
+};
+
+/// The most times one reservation can be extended.
+pub const EXTENSIONS_MAX: usize = 4_096;
+
+/// What is known under one id.
+#[derive(Debug)]
+pub(crate) struct Record {
+    plan: Arc<Plan>,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Held(Holding),
+    Refused(Box<Refusal>),
+    /// `admission` is missing where no reserve had been admitted.
+    Ended {
+        admission: Option<Admission>,
+        actuals: Box<[ExactAmount]>,
+    },
+}
+
+impl Record {
+    /// Decides over the plan and charges it if it fits. A record remains of an admission, and of a
+    /// refusal if `keep_refusal`.
+    pub(crate) fn open(
+        counters: &mut impl Counters,
+        now: TimestampMs,
+        plan: Arc<Plan>,
+        keep_refusal: bool,
+    ) -> (Verdict, Option<Self>) {
+        let verdict = decide(now, asks(counters, now, &plan, plan.charges()));
+        let state = match &verdict {
+            Verdict::Admitted(admission) => {
+                let moved = book(counters, now, limits(&plan).zip(plan.charges()).enumerate());
+                State::Held(Holding { admission: *admission, moved, extensions: Vec::new() })
+            }
+            Verdict::Refused(refusal) if keep_refusal => State::Refused(Box::new(refusal.clone())),
+            Verdict::Refused(_) => return (verdict, None),
+        };
+        (verdict, Some(Self { plan, state }))
+    }
+
+    /// Charges the use of a reservation that was never seen, and remembers that it is over.
+    pub(crate) fn unseen(
+        counters: &mut impl Counters,
+        now: TimestampMs,
+        held: &Held,
+        actuals: &[ExactAmount],
+    ) -> Result<Self, LedgerError> {
+        check_length(&held.plan, actuals.len())?;
+        record(counters, now, held, actuals);
+        let state = State::Ended { admission: None, actuals: actuals.into() };
+        Ok(Self { plan: Arc::clone(&held.plan), state })
+    }
+
+    /// Whether a settle is still to come.
+    pub(crate) const fn is_held(&self) -> bool {
+        matches!(self.state, State::Held(_))
+    }
+
+    /// The answer to a reserve that comes again.
+    pub(crate) fn answer(&self, plan: &Arc<Plan>) -> Result<Verdict, LedgerError> {
+        self.check_plan(plan)?;
+        match &self.state {
+            State::Held(Holding { admission, .. }) | State::Ended { admission: Some(admission), .. } => {
+                Ok(Verdict::Admitted(*admission))
+            }
+            State::Refused(refusal) => Ok(Verdict::Refused(Refusal::clone(refusal))),
+            State::Ended { admission: None, .. } => Err(LedgerError::AlreadyEnded),
+        }
+    }
+
+    pub(crate) fn extend(
+        &mut self,
+        counters: &mut impl Counters,
+        now: TimestampMs,
+        held: &Held,
+        step: u32,
+        charges: &[Amount],
+    ) -> Result<Verdict, LedgerError> {
+        self.check_plan(&held.plan)?;
+        check_length(&self.plan, charges.len())?;
+        let State::Held(holding) = &mut self.state else { return Err(LedgerError::NotHeld) };
+        match holding.made(step, charges)? {
+            Some(admission) => Ok(Verdict::Admitted(admission)),
+            None => holding.extend(counters, now, &self.plan, step, charges),
+        }
+    }
+
+    pub(crate) fn settle(
+        &mut self,
+        counters: &mut impl Counters,
+        now: TimestampMs,
+        held: &Held,
+        actuals: &[ExactAmount],
+    ) -> Result<Settled, LedgerError> {
+        self.check_plan(&held.plan)?;
+        check_length(&self.plan, actuals.len())?;
+        let (settled, admission) = match &self.state {
+            State::Held(holding) => {
+                for (index, (limit, actual)) in limits(&self.plan).zip(actuals).enumerate() {
+                    let bookings = holding.bookings(&self.plan, index);
+                    counters.change(limit, now, |counter| counter.settle(bookings, *actual, now));
+                }
+                (Settled::Applied, Some(holding.admission))
+            }
+            State::Refused(_) => {
+                record(counters, now, held, actuals);
+                (Settled::WithoutReservation, None)
+            }
+            State::Ended { actuals: before, .. } if **before == *actuals => return Ok(Settled::Already),
+            State::Ended { .. } => return Ok(Settled::Conflict),
+        };
+        self.state = State::Ended { admission, actuals: actuals.into() };
+        Ok(settled)
+    }
+
+    fn check_plan(&self, plan: &Arc<Plan>) -> Result<(), LedgerError> {
+        if Arc::ptr_eq(&self.plan, plan) || self.plan == *plan { Ok(()) } else { Err(LedgerError::OtherPlan) }
+    }
+}
+
+/// An admitted reservation that is not settled.
+#[derive(Debug)]
+struct Holding {
+    admission: Admission,
+    moved: Moved,
+    /// Ascending by step.
+    extensions: Vec<Extension>,
+}
+
+#[derive(Debug)]
+struct Extension {
+    step: u32,
+    charges: Box<[Amount]>,
+    admission: Admission,
+    moved: Moved,
+    /// Entries whose period had ended: neither checked nor charged.
+    skipped: EntrySet,
+}
+
+impl Holding {
+    /// The answer to an extension that was made before.
+    fn made(&self, step: u32, charges: &[Amount]) -> Result<Option<Admission>, LedgerError> {
+        let last = self.extensions.last().map_or(0, |extension| extension.step);
+        if step > last {
+            return Ok(None);
+        }
+        match self.extensions.iter().rev().find(|extension| extension.step == step) {
+            Some(extension) if *extension.charges == *charges => Ok(Some(extension.admission)),
+            Some(_) => Err(LedgerError::OtherCharges { step }),
+            None => Err(LedgerError::StaleStep { step }),
+        }
+    }
+
+    fn extend(
+        &mut self,
+        counters: &mut impl Counters,
+        now: TimestampMs,
+        plan: &Plan,
+        step: u32,
+        charges: &[Amount],
+    ) -> Result<Verdict, LedgerError> {
+        if self.extensions.len() >= EXTENSIONS_MAX {
+            return Err(LedgerError::TooManyExtensions);
+        }
+        let mut skipped = EntrySet::default();
+        for (index, limit) in limits(plan).enumerate() {
+            if !counters.get(limit, now).can_extend(self.slot(index, limit), now) {
+                skipped.insert(index);
+            }
+        }
+        let charges = charges.iter().copied();
+        let asks = asks(counters, now, plan, charges.clone()).filter(|ask| !skipped.contains(ask.index));
+        let verdict = decide(now, asks);
+        if let Verdict::Admitted(admission) = verdict {
+            let wanted = limits(plan).zip(charges.clone()).enumerate();
+            let wanted = wanted.filter(|(index, _)| !skipped.contains(*index));
+            let moved = book(counters, now, wanted);
+            self.extensions.push(Extension { step, charges: charges.collect(), admission, moved, skipped });
+        }
+        Ok(verdict)
+    }
+
+    /// What entry `index` has booked, latest first.
+    fn bookings<'a>(&'a self, plan: &'a Plan, index: usize) -> impl Iterator<Item = Booking> + Clone + 'a {
+        let entry = plan.entries().get(index);
+        let extended =
+            self.extensions.iter().rev().filter(move |extension| !extension.skipped.contains(index));
+        let extended = extended.filter_map(move |extension| {
+            let by_clock = slot_of(entry?.limit.rule, extension.admission.at);
+            let charge = *extension.charges.get(index)?;
+            Some(Booking { slot: extension.moved.slot(index, by_clock), charge })
+        });
+        let first = entry.map(|entry| Booking { slot: self.slot(index, &entry.limit), charge: entry.charge });
+        extended.chain(first)
+    }
+
+    /// Where entry `index` was booked at the admission.
+    fn slot(&self, index: usize, limit: &Limit) -> Slot {
+        self.moved.slot(index, slot_of(limit.rule, self.admission.at))
+    }
+}
+
+/// The entries that were booked in another window or period than the clock's: the clock had been
+/// set back, and their counters had seen a later time. Nearly always empty.
+#[derive(Debug, Default)]
+struct Moved(Vec<(usize, Slot)>);
+
+impl Moved {
+    fn slot(&self, index: usize, by_clock: Slot) -> Slot {
+        self.0.iter().find(|(moved, _)| *moved == index).map_or(by_clock, |(_, slot)| *slot)
+    }
+}
+
+fn limits(plan: &Plan) -> impl Iterator<Item = &Limit> {
+    plan.entries().iter().map(|entry| &*entry.limit)
+}
+
+fn asks<'a>(
+    counters: &'a impl Counters,
+    now: TimestampMs,
+    plan: &'a Plan,
+    charges: impl Iterator<Item = Amount> + Clone + 'a,
+) -> impl Iterator<Item = Ask<'a>> + Clone + 'a {
+    plan.entries().iter().zip(charges).enumerate().map(move |(index, (entry, charge))| Ask {
+        index,
+        limit: &entry.limit,
+        charge,
+        counter: counters.get(&entry.limit, now),
+    })
+}
+
+fn book<'a>(
+    counters: &mut impl Counters,
+    now: TimestampMs,
+    wanted: impl Iterator<Item = (usize, (&'a Limit, Amount))>,
+) -> Moved {
+    let mut moved = Moved::default();
+    for (index, (limit, charge)) in wanted {
+        let slot = counters.change(limit, now, |counter| counter.book(charge, now));
+        if slot != slot_of(limit.rule, now) {
+            moved.0.push((index, slot));
+        }
+    }
+    moved
+}
+
+/// Charges what was used without a reservation.
+fn record(counters: &mut impl Counters, now: TimestampMs, held: &Held, actuals: &[ExactAmount]) {
+    for (limit, actual) in limits(&held.plan).zip(actuals) {
+        if *actual != ExactAmount::ZERO {
+            counters.change(limit, now, |counter| counter.record(held.at, *actual));
+        }
+    }
+}
+
+fn check_length(plan: &Plan, given: usize) -> Result<(), LedgerError> {
+    let entries = plan.entries().len();
+    if entries == given { Ok(()) } else { Err(LedgerError::WrongLength { entries, given }) }
+}

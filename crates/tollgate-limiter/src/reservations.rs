@@ -1,0 +1,115 @@
+//! Reservations by id, open and lately ended.
+
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use crate::{
+    Amount, Attempt, Counters, ExactAmount, Held, LedgerError, Plan, ReservationId, Settled, TimestampMs,
+    Verdict, record::Record,
+};
+
+/// The reservations of a ledger, apart from its counters: for a store that keeps counters its own
+/// way. [`Ledger`] says what each call does.
+#[derive(Debug)]
+pub struct Reservations {
+    by_id: BTreeMap<ReservationId, Record>,
+    /// Ids of the records that are not held, the oldest first.
+    finished: VecDeque<ReservationId>,
+    finished_max: usize,
+}
+
+impl Reservations {
+    /// No reservations; of the ended ones, `finished_max` will be remembered.
+    pub const fn new(finished_max: usize) -> Self {
+        Self { by_id: BTreeMap::new(), finished: VecDeque::new(), finished_max }
+    }
+
+    /// How many are open.
+    pub fn open(&self) -> usize {
+        self.by_id.len().saturating_sub(self.finished.len())
+    }
+
+    /// See [`Ledger::reserve`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn reserve(
+        &mut self,
+        counters: &mut impl Counters,
+        now: TimestampMs,
+        id: ReservationId,
+        plan: Arc<Plan>,
+        attempt: Attempt,
+    ) -> Result<Verdict, LedgerError> {
+        if let Some(record) = self.by_id.get(&id) {
+            return record.answer(&plan);
+        }
+        let (verdict, record) = Record::open(counters, now, plan, attempt == Attempt::Retry);
+        if let Some(record) = record {
+            self.insert(id, record);
+        }
+        Ok(verdict)
+    }
+
+    /// See [`Ledger::extend`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn extend(
+        &mut self,
+        counters: &mut impl Counters,
+        now: TimestampMs,
+        held: &Held,
+        step: u32,
+        charges: &[Amount],
+    ) -> Result<Verdict, LedgerError> {
+        let record = self.by_id.get_mut(&held.id).ok_or(LedgerError::NotHeld)?;
+        record.extend(counters, now, held, step, charges)
+    }
+
+    /// See [`Ledger::settle`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn settle(
+        &mut self,
+        counters: &mut impl Counters,
+        now: TimestampMs,
+        held: &Held,
+        actuals: &[ExactAmount],
+    ) -> Result<Settled, LedgerError> {
+        let Some(record) = self.by_id.get_mut(&held.id) else {
+            self.insert(held.id, Record::unseen(counters, now, held, actuals)?);
+            return Ok(Settled::WithoutReservation);
+        };
+        let was_held = record.is_held();
+        let settled = record.settle(counters, now, held, actuals)?;
+        if was_held {
+            self.remember(held.id);
+        }
+        Ok(settled)
+    }
+
+    fn insert(&mut self, id: ReservationId, record: Record) {
+        let is_held = record.is_held();
+        self.by_id.insert(id, record);
+        if !is_held {
+            self.remember(id);
+        }
+    }
+
+    /// Notes that a record is finished, and forgets the oldest of those if they are too many.
+    fn remember(&mut self, id: ReservationId) {
+        self.finished.push_back(id);
+        if self.finished.len() > self.finished_max
+            && let Some(oldest) = self.finished.pop_front()
+        {
+            self.by_id.remove(&oldest);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The store of one process.
+//!
+//! Counters live in shards by partition, reservations in shards by id. A call locks the shard of
+//! its reservation first, then the shards of its counters in ascending order: no two calls can wait
+//! for each other. It owns no arithmetic: what a call does is [`tollgate_limiter`]'s business.
+
+mod shards;
+
+use std::{
+    fmt,
+    hash::{BuildHasher, RandomState},
+    sync::{Arc, Mutex},
+};
+
+use tollgate_limiter::{
+    Amount, Attempt, CounterView, Counters, ExactAmount, Held, LedgerError, Limit, Plan, ReservationId,
+    Reservations, Rule, Settled, TimestampMs, Verdict,
+};
+
+use crate::{Clock, Store, StoreFuture};
+use shards::{CounterShards, SHARDS, lock};
+
+/// How many ended reservations a shard remembers.
+const FINISHED_MAX: usize = 128;
+
+/// Counters in this process's memory. Gone when it ends.
+///
+/// Clone the `Arc` around it to share it. Its answers are there at once: the futures it returns are
+/// [ready](StoreFuture::now_or_later).
+///
+/// Counters that no longer count are dropped bit by bit as calls come in, and of the reservations
+/// that ended some thousands are remembered. Open reservations are kept until they are settled.
+pub struct MemoryStore {
+    clock: Arc<dyn Clock>,
+    hasher: RandomState,
+    counters: CounterShards,
+    reservations: [Mutex<Reservations>; SHARDS],
+}
+
+impl MemoryStore {
+    /// An empty store that tells the time by `clock`.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            clock,
+            hasher: RandomState::new(),
+            counters: CounterShards::new(),
+            reservations: [const { Mutex::new(Reservations::new(FINISHED_MAX)) }; SHARDS],
+        }
+    }
+
+    /// Charges what was spent at `at`, before this process began, to the calendar period of `at`,
+    /// if that is the current one. Counters of rate limits begin at zero: nothing happens to them.
+    pub fn restore(&self, limit: &Limit, at: TimestampMs, spent: ExactAmount) {
+        let Rule::Calendar(period) = limit.rule else { return };
+        let now = self.clock.now();
+        if period.index(at) != period.index(now) {
+            return;
+        }
+        let mut counters = self.counters.lock([limit].into_iter());
+        counters.change(limit, now, |counter| counter.record(at, spent));
+    }
+
+    /// How many reservations are open.
+    pub fn open_reservations(&self) -> usize {
+        self.reservations.iter().map(|shard| lock(shard).open()).sum()
+    }
+
+    /// How many counters are kept.
+    pub fn counters(&self) -> usize {
+        self.counters.len()
+    }
+
+    fn reservations(&self, id: ReservationId) -> &Mutex<Reservations> {
+        &self.reservations[shards::shard_of(self.hasher.hash_one(id))]
+    }
+
+    fn run<T>(
+        &self,
+        id: ReservationId,
+        plan: &Plan,
+        call: impl FnOnce(&mut Reservations, &mut shards::Locked<'_>, TimestampMs) -> Result<T, LedgerError>,
+    ) -> StoreFuture<'static, T> {
+        let now = self.clock.now();
+        let mut reservations = lock(self.reservations(id));
+        let mut counters = self.counters.lock(plan.entries().iter().map(|entry| &*entry.limit));
+        counters.sweep(now);
+        let answer = call(&mut reservations, &mut counters, now);
+        StoreFuture::ready(answer.map_err(Into::into))
+    }
+}
+
+impl Store for MemoryStore {
+    fn reserve(&self, id: ReservationId, plan: Arc<Plan>, attempt: Attempt) -> StoreFuture<'_, Verdict> {
+        let entries = Arc::clone(&plan);
+        self.run(id, &entries, |reservations, counters, now| {
+            reservations.reserve(counters, now, id, plan, attempt)
+        })
+    }
+
+    fn extend(&self, held: &Held, step: u32, charges: &[Amount]) -> StoreFuture<'_, Verdict> {
+        self.run(held.id, &held.plan, |reservations, counters, now| {
+            reservations.extend(counters, now, held, step, charges)
+        })
+    }
+
+    fn settle(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'_, Settled> {
+        self.run(held.id, &held.plan, |reservations, counters, now| {
+            reservations.settle(counters, now, held, actuals)
+        })
+    }
+
+    fn inspect(&self, limits: &[Arc<Limit>]) -> StoreFuture<'_, Vec<CounterView>> {
+        let now = self.clock.now();
+        let counters = self.counters.lock(limits.iter().map(|limit| &**limit));
+        let views = limits.iter().map(|limit| counters.get(limit, now).view(limit, now)).collect();
+        StoreFuture::ready(Ok(views))
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").finish_non_exhaustive()
+    }
+}
