@@ -93,7 +93,7 @@ pub enum Start {
 }
 
 /// How the body of a success ends. The number counts stream events (or pieces of a plain body) that are
-/// sent before.
+/// sent before; a body with fewer is complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum End {
     /// With all that belongs to it.
@@ -105,9 +105,10 @@ pub enum End {
     Reset(u32),
     /// By closing the connection (TCP FIN) in the middle of the HTTP body.
     Close(u32),
-    /// By a well-formed end of the HTTP body; the events that should follow are missing.
+    /// By a well-formed end of the HTTP body; the events that should follow are missing. A plain body is
+    /// closed instead.
     Cut(u32),
-    /// By the protocol's error event, after which nothing follows.
+    /// By the protocol's error event, after which nothing follows. A plain body is complete.
     ErrorEvent(u32),
 }
 

@@ -27,6 +27,8 @@ mod request;
 mod respond;
 mod script;
 mod sse;
+#[cfg(test)]
+mod tests;
 mod usage;
 mod wire;
 

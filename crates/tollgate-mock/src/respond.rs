@@ -36,15 +36,16 @@ pub(crate) fn respond(
     let plain = Behaviour::default();
     let behaviour = if is_success { behaviour } else { &plain };
     let is_stream = matches!(reply.content, Content::Stream(_));
-    let pieces = pieces(reply.content, behaviour, reply.protocol, reply.number)?;
     if let Some((model, usage)) = reply.charge {
-        exchange.charge(model, usage);
+        exchange.charge(model, usage, content_pieces(&reply.content, behaviour));
     }
+    let pieces = pieces(reply.content, behaviour, reply.protocol, reply.number)?;
     let is_burst =
         behaviour.pace.interval == Duration::ZERO && behaviour.pace.split_bytes.is_none() && pieces.len() > 1;
-    let script = Script::new(pieces, behaviour.pace.interval, stop(behaviour.end), switch, exchange)
-        .burst(is_burst)
-        .sized(!is_stream);
+    let script =
+        Script::new(pieces, behaviour.pace.interval, stop(behaviour.end, is_stream), switch, exchange)
+            .burst(is_burst)
+            .sized(!is_stream);
     response.body(script).map_err(io::Error::other)
 }
 
@@ -69,6 +70,15 @@ fn headers(reply: &Reply, behaviour: &Behaviour) -> Vec<(&'static str, String)> 
         headers.push((header::CONTENT_ENCODING.as_str(), encoding.to_owned()));
     }
     headers
+}
+
+fn content_pieces(content: &Content, behaviour: &Behaviour) -> u64 {
+    match content {
+        Content::Plain(_) => u64::from(behaviour.pace.pieces.unwrap_or(1)),
+        Content::Stream(events) => {
+            u64::try_from(events.iter().filter(|event| event.is_content).count()).unwrap_or(u64::MAX)
+        }
+    }
 }
 
 fn pieces(
@@ -126,12 +136,13 @@ fn plain_pieces(text: &str, behaviour: &Behaviour) -> io::Result<(Vec<Bytes>, Ve
     Ok((pieces, is_content))
 }
 
-fn stop(end: End) -> Option<(u32, Stop)> {
+fn stop(end: End, is_stream: bool) -> Option<(u32, Stop)> {
     match end {
         End::Complete | End::ErrorEvent(_) => None,
         End::Hang(after) => Some((after, Stop::Hang)),
         End::Reset(after) => Some((after, Stop::Reset)),
-        End::Close(after) => Some((after, Stop::Close)),
-        End::Cut(after) => Some((after, Stop::Cut)),
+        // A body whose length is announced has no well-formed end before it.
+        End::Cut(after) if is_stream => Some((after, Stop::Cut)),
+        End::Cut(after) | End::Close(after) => Some((after, Stop::Close)),
     }
 }

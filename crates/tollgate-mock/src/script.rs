@@ -34,7 +34,7 @@ pub(crate) enum Stop {
     Cut,
 }
 
-/// An answer that is open: counted as such, and billed and taken off the count when dropped.
+/// An answer that is open: counted as such, and billed and taken off the count when it is over or dropped.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     records: Arc<Records>,
@@ -50,23 +50,33 @@ impl Exchange {
         Self { records, bill: None, content_sent: 0, content_total: 0, is_over: false }
     }
 
-    /// From now on the model's provider would charge this usage.
-    pub(crate) fn charge(&mut self, model: String, usage: Usage) {
+    /// From now on the model's provider would charge this usage, whose output comes in `content_total`
+    /// pieces.
+    pub(crate) fn charge(&mut self, model: String, usage: Usage, content_total: u64) {
         self.bill = Some((model, usage));
+        self.content_total = content_total;
     }
 
-    /// The mock ends the answer, so that its end is not the client's doing.
+    /// The mock ends the answer, so that its end is not the client's doing. Billed and taken off the count
+    /// here, which is before the client can see the end.
     pub(crate) fn over(&mut self) {
-        self.is_over = true;
+        self.end(false);
+    }
+
+    fn end(&mut self, by_client: bool) {
+        if std::mem::replace(&mut self.is_over, true) {
+            return;
+        }
+        if let Some((model, usage)) = &self.bill {
+            self.records.bill(model, &usage.cut(self.content_sent, self.content_total));
+        }
+        self.records.closed(by_client);
     }
 }
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        if let Some((model, usage)) = &self.bill {
-            self.records.bill(model, &usage.cut(self.content_sent, self.content_total));
-        }
-        self.records.closed(!self.is_over);
+        self.end(true);
     }
 }
 
@@ -92,10 +102,8 @@ impl Script {
         interval: Duration,
         stop: Option<(u32, Stop)>,
         switch: Switch,
-        mut exchange: Exchange,
+        exchange: Exchange,
     ) -> Self {
-        let content = pieces.iter().filter(|piece| piece.is_content).count();
-        exchange.content_total = u64::try_from(content).unwrap_or(u64::MAX);
         let pieces = pieces.into_iter();
         let (pause, events_sent) = (None, 0);
         Self {
@@ -178,7 +186,6 @@ impl Body for Script {
 
     fn is_end_stream(&self) -> bool {
         match self.stop {
-            Some((_, Stop::Cut)) if self.stop_due().is_some() => true,
             Some((after, _)) if self.events_sent >= after => false,
             _ => self.pieces.len() == 0,
         }

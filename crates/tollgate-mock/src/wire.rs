@@ -31,6 +31,10 @@ impl Switch {
         self.0.store(FLOWING, Ordering::Relaxed);
     }
 
+    pub(crate) fn is_corked(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == CORKED
+    }
+
     /// Ends the connection at its next flush, after all that was written before.
     pub(crate) fn close(&self) {
         self.0.store(CLOSING, Ordering::Relaxed);
@@ -56,10 +60,6 @@ const HELD_BYTES_MAX: usize = 256 << 10;
 impl Wire {
     pub(crate) fn new(stream: TcpStream, switch: Switch) -> Self {
         Self { stream, switch, held: BytesMut::new() }
-    }
-
-    fn is_corked(&self) -> bool {
-        self.switch.0.load(Ordering::Relaxed) == CORKED
     }
 
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -94,7 +94,7 @@ impl AsyncWrite for Wire {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if self.is_corked() && self.held.len() < HELD_BYTES_MAX {
+        if self.switch.is_corked() && self.held.len() < HELD_BYTES_MAX {
             let before = self.held.len();
             for buf in bufs {
                 self.held.extend_from_slice(buf);
@@ -110,7 +110,7 @@ impl AsyncWrite for Wire {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.is_corked() {
+        if self.switch.is_corked() {
             return Poll::Ready(Ok(()));
         }
         ready!(self.poll_drain(cx))?;
