@@ -114,10 +114,10 @@ impl Config {
     /// All problems that were found: an unreadable file, bad syntax, unknown fields, bad values,
     /// missing secrets.
     pub fn load(path: &Path, environment: &dyn Environment) -> Result<Self, ConfigErrors> {
-        let file_name = path.display().to_string();
+        let bytes = environment.read_file(path).map_err(|error| ConfigErrors::unreadable(path, error))?;
+        let text = str::from_utf8(&bytes).map_err(|error| ConfigErrors::unreadable(path, error))?;
         let base_dir = path.parent().unwrap_or(Path::new(""));
-        let _ = (file_name, base_dir, environment);
-        Err(ConfigErrors::unreadable(path, "not read"))
+        Self::parse(text, &path.display().to_string(), base_dir, environment)
     }
 
     /// Checks `text`, which was read from `file_name` (for messages). Relative file names in it are
@@ -131,7 +131,6 @@ impl Config {
         base_dir: &Path,
         environment: &dyn Environment,
     ) -> Result<Self, ConfigErrors> {
-        let _ = (text, base_dir, environment);
-        Err(ConfigErrors::unreadable(Path::new(file_name), "not read"))
+        crate::parse::parse(text, file_name, base_dir, environment)
     }
 }

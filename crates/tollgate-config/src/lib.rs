@@ -9,8 +9,13 @@ mod config;
 mod environment;
 mod error;
 mod model_globs;
+mod money;
+mod nearest;
+mod parse;
+mod problems;
 mod provider;
 mod secret;
+mod section;
 mod tenant;
 
 pub use config::{Config, OutputReservation, Pricing, Reservation, Server, Store, Unpriced, UsageLog};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
@@ -105,6 +106,24 @@ impl KeyHash {
     /// The hash's bytes.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
+    }
+}
+
+impl FromStr for KeyHash {
+    type Err = &'static str;
+
+    /// Reads `sha256:` and 64 hexadecimal digits. The error does not repeat the text, which may be a
+    /// key that was put here by mistake.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const EXPECTED: &str = "must be `sha256:` and 64 hexadecimal digits: `tollgate key new` prints it";
+        let digits = text.strip_prefix("sha256:").filter(|digits| digits.len() == 64).ok_or(EXPECTED)?;
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
+            let pair =
+                str::from_utf8(pair).ok().filter(|pair| pair.bytes().all(|digit| digit.is_ascii_hexdigit()));
+            *byte = pair.and_then(|pair| u8::from_str_radix(pair, 16).ok()).ok_or(EXPECTED)?;
+        }
+        Ok(Self(bytes))
     }
 }
 

@@ -1,0 +1,58 @@
+//! From text to [`Config`]: reads every section, then what holds between them.
+
+mod context;
+mod provider;
+mod server;
+mod tenant;
+
+use std::path::Path;
+
+use toml::de::DeTable;
+
+use crate::problems::{Place, Problems};
+use crate::section::Section;
+use crate::{Config, ConfigErrors, Environment};
+use context::Context;
+
+pub(crate) fn parse(
+    text: &str,
+    file_name: &str,
+    base_dir: &Path,
+    environment: &dyn Environment,
+) -> Result<Config, ConfigErrors> {
+    let problems = Problems::new(file_name, text);
+    let (table, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        let offset = error.span().map_or(0, |span| span.start);
+        problems
+            .error(&Place { offset, path: String::new() }, format!("not TOML: {}", error.message().trim()));
+    }
+    // What could be recovered from bad syntax would be reported as incomplete, which says nothing new.
+    if problems.any_error() {
+        return Err(problems.into_errors());
+    }
+    let context = Context { problems: &problems, base_dir, environment };
+    let config = read(&context, Section::root(&problems, table.get_ref()));
+    if problems.any_error() {
+        Err(problems.into_errors())
+    } else {
+        Ok(Config { warnings: problems.into_warnings(), ..config })
+    }
+}
+
+fn read(context: &Context<'_>, root: Section<'_>) -> Config {
+    let server = server::server(context, root.table("server"));
+    let store = server::store(context, root.table("store"));
+    let usage = server::usage(context, root.table("usage"));
+    let pricing = server::pricing(context, root.table("pricing"));
+    let reservation = server::reservation(root.table("reservation"));
+    let providers = provider::providers(context, &root);
+    let routes = provider::routes(context, &root, &providers);
+    let tenants = tenant::tenants(context, &root, pricing.unpriced);
+    if let Some(limits) = root.field("limits") {
+        limits.fail("is not available in this version: give each tenant its own limits under [[tenants]]");
+    }
+    root.finish();
+    let providers = providers.into_iter().filter_map(|declared| declared.provider).collect();
+    Config { server, store, usage, pricing, reservation, providers, routes, tenants, warnings: Vec::new() }
+}
