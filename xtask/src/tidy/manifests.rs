@@ -1,8 +1,12 @@
-//! Every crate takes its lints from the workspace.
+//! Every crate takes its lints from the workspace, and every dependency has a written reason.
 
 use super::{Problem, tree::Tree};
 
-/// Manifests without `[lints] workspace = true`, and a workspace that allows `unsafe`.
+/// Where each dependency has its reason and a note on its maintenance.
+const REASONS: &str = "ARCHITECTURE.md";
+
+/// Manifests without `[lints] workspace = true`, a workspace that allows `unsafe`, and dependencies
+/// without a reason.
 pub(super) fn check(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     for file in tree.files().iter().filter(|file| file.path.ends_with("Cargo.toml")) {
@@ -15,8 +19,24 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
         {
             problems.push(Problem::file(&file.path, "`unsafe_code` is not forbidden for the workspace"));
         }
+        problems.extend(without_reason(tree, &file.text));
     }
     problems
+}
+
+/// Dependencies of the workspace that no row of the table in [`REASONS`] names.
+fn without_reason(tree: &Tree, manifest: &str) -> Vec<Problem> {
+    let reasons = tree.get(REASONS).map_or("", |file| file.text.as_str());
+    let named: Vec<&str> = reasons
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.split(" | ").next())
+        .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+        .collect();
+    section(manifest, "[workspace.dependencies]")
+        .filter_map(|line| line.split_once(" =").map(|(name, _)| name))
+        .filter(|name| !name.starts_with("tollgate-") && !named.contains(name))
+        .map(|name| Problem::file(REASONS, format!("gives no reason for the dependency `{name}`")))
+        .collect()
 }
 
 fn inherits_lints(manifest: &str) -> bool {
@@ -49,6 +69,17 @@ mod tests {
         let problems = check(&tree);
         assert_eq!(problems.len(), 1);
         assert_eq!(problems[0].path, "b/Cargo.toml");
+    }
+
+    #[test]
+    fn a_dependency_without_a_reason_is_named() {
+        let manifest = "[workspace.dependencies]\ntollgate-x = { path = \"x\" }\nbytes = \"1\"\nhttp = { version = \"1\" }\n";
+        let tree = Tree::of(&[
+            ("Cargo.toml", manifest),
+            (REASONS, "http, in prose\n| `url`, `bytes` | 1.0 | why |\n"),
+        ]);
+        let problems: Vec<String> = check(&tree).iter().map(ToString::to_string).collect();
+        assert_eq!(problems, ["ARCHITECTURE.md: gives no reason for the dependency `http`"]);
     }
 
     #[test]
