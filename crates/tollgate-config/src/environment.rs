@@ -45,3 +45,26 @@ impl Environment for ProcessEnvironment {
         Ok(content)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_read_up_to_the_bound() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(FILE_BYTES_MAX).unwrap();
+        let content = ProcessEnvironment.read_file(file.path()).unwrap();
+        assert_eq!(content.len() as u64, FILE_BYTES_MAX);
+        file.as_file().set_len(FILE_BYTES_MAX + 1).unwrap();
+        let error = ProcessEnvironment.read_file(file.path()).unwrap_err();
+        assert_eq!(error.to_string(), "longer than 16 MiB");
+    }
+
+    #[test]
+    fn impossible_names_are_not_set() {
+        for name in ["", "A=B", "A\0"] {
+            assert_eq!(ProcessEnvironment.var(name), Err(VarError::NotPresent));
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! A table of the file that knows which of its fields were asked for.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ops::RangeInclusive;
 
@@ -32,26 +33,32 @@ impl<'a> Section<'a> {
         &self.place
     }
 
+    /// Where the field `name` is, or would be.
+    pub(crate) fn place_of(&self, name: &str) -> Place {
+        let place = self.place.field(name);
+        let key = self.table.and_then(|table| table.get_key_value(name)).map(|(key, _)| key);
+        key.map_or_else(|| place.clone(), |key| Place { offset: key.span().start, ..place.clone() })
+    }
+
     /// The field `name`, if it is there.
     pub(crate) fn field(&self, name: &'static str) -> Option<Field<'a>> {
         self.known.borrow_mut().push(name);
-        let (key, value) = self.table?.get_key_value(name)?;
-        let place = Place { offset: key.span().start, path: self.place.field(name).path };
-        Some(Field { problems: self.problems, value: value.get_ref(), place })
+        let value = self.table?.get(name)?.get_ref();
+        Some(Field { problems: self.problems, value, place: self.place_of(name) })
     }
 
     /// The field `name`, which must be there.
     pub(crate) fn required(&self, name: &'static str) -> Option<Field<'a>> {
         let field = self.field(name);
         if field.is_none() {
-            self.problems.error(&self.place.field(name), "is missing");
+            self.problems.error(&self.place_of(name), "is missing");
         }
         field
     }
 
     /// The table `name`, empty if it is not there.
     pub(crate) fn table(&self, name: &'static str) -> Section<'a> {
-        let empty = || Section::new(self.problems, self.place.field(name), None);
+        let empty = || Section::new(self.problems, self.place_of(name), None);
         self.field(name).and_then(|field| field.section()).unwrap_or_else(empty)
     }
 
@@ -74,10 +81,9 @@ impl<'a> Section<'a> {
     /// The fields in the table as they are written, known or not.
     pub(crate) fn entries(&self) -> Vec<(&'a str, Field<'a>)> {
         let entries = self.table.into_iter().flatten();
-        let field = |(key, value): (&'a Spanned<_>, &'a Spanned<DeValue<'a>>)| {
-            let name: &'a std::borrow::Cow<'a, str> = key.get_ref();
-            let place = Place { offset: key.span().start, path: self.place.field(name).path };
-            (&**name, Field { problems: self.problems, value: value.get_ref(), place })
+        let field = |(key, value): (&'a Spanned<Cow<'a, str>>, &'a Spanned<DeValue<'a>>)| {
+            let name: &'a str = key.get_ref();
+            (name, Field { problems: self.problems, value: value.get_ref(), place: self.place_of(name) })
         };
         entries.map(field).collect()
     }

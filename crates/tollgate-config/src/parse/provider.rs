@@ -20,13 +20,13 @@ pub(super) struct Declared {
 pub(super) fn providers(context: &Context<'_>, root: &Section<'_>) -> Vec<Declared> {
     let sections = root.tables("providers");
     if sections.is_empty() {
-        context.problems.error(&root.place().field("providers"), "at least one [[providers]] is needed");
+        context.problems.error(&root.place_of("providers"), "at least one [[providers]] is needed");
     }
     let mut ids = Distinct::new();
     let declared = |section: Section<'_>| {
         let id = context.id(&section);
         if let Some(id) = &id {
-            ids.check(context.problems, Arc::clone(id), &section.place().field("id"), "this id");
+            ids.check(context.problems, Arc::clone(id), &section.place_of("id"), "this id");
         }
         let provider = provider(context, &section, id.as_ref());
         section.finish();
@@ -141,7 +141,7 @@ fn warn_of_unreachable(context: &Context<'_>, root: &Section<'_>, providers: &[D
                 "{:?} and {first:?} speak the same protocol and there are no [[routes]]: only calls that name a provider in their path reach one",
                 provider.id
             );
-            context.problems.warn(&root.place().field("providers"), message);
+            context.problems.warn(&root.place_of("providers"), message);
             return;
         }
     }

@@ -24,7 +24,7 @@ pub(super) fn server(context: &Context<'_>, section: Section<'_>) -> Server {
     };
     // Port 0 asks for any free port, a different one each time.
     if server.listen == server.admin_listen && server.listen.port() != 0 {
-        context.problems.error(&section.place().field("admin_listen"), "must not be the same as `listen`");
+        context.problems.error(&section.place_of("admin_listen"), "must not be the same as `listen`");
     }
     section.finish();
     server

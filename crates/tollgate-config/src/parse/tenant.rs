@@ -56,7 +56,7 @@ const ATTRIBUTE_CHARS_MAX: usize = 128;
 pub(super) fn tenants(context: &Context<'_>, root: &Section<'_>, unpriced: Unpriced) -> Vec<Tenant> {
     let sections = root.tables("tenants");
     if sections.is_empty() {
-        context.problems.warn(&root.place().field("tenants"), "there is none: nobody can make a call");
+        context.problems.warn(&root.place_of("tenants"), "there is none: nobody can make a call");
     }
     let mut reader =
         Reader { context, unpriced, ids: Distinct::new(), keys: Distinct::new(), hashes: Distinct::new() };
@@ -76,7 +76,7 @@ impl Reader<'_> {
     fn tenant(&mut self, section: Section<'_>) -> Option<Tenant> {
         let id = self.context.id(&section);
         if let Some(id) = &id {
-            self.ids.check(self.context.problems, Arc::clone(id), &section.place().field("id"), "this id");
+            self.ids.check(self.context.problems, Arc::clone(id), &section.place_of("id"), "this id");
         }
         let rates: Vec<_> = RATES.iter().filter_map(|rate| rate_limit(&section, *rate)).collect();
         let budgets = self.budgets(&section);
@@ -95,7 +95,7 @@ impl Reader<'_> {
         let budget = |section: Section<'_>| {
             let window = section.required("window").and_then(|field| period(&field));
             if let Some((name, _)) = window {
-                windows.check(self.context.problems, name, &section.place().field("window"), "this window");
+                windows.check(self.context.problems, name, &section.place_of("window"), "this window");
             }
             let limit = section.required("limit_usd").and_then(|field| amount_usd(&field));
             let modes = [("hard", Enforcement::Hard), ("soft", Enforcement::Soft)];
@@ -119,7 +119,7 @@ impl Reader<'_> {
     fn key(&mut self, section: Section<'_>) -> Option<Key> {
         let id = self.context.id(&section);
         if let Some(id) = &id {
-            self.keys.check(self.context.problems, Arc::clone(id), &section.place().field("id"), "this id");
+            self.keys.check(self.context.problems, Arc::clone(id), &section.place_of("id"), "this id");
         }
         let hash = self.hash(&section);
         let models = section.field("models").map(|field| self.context.globs(&field));
@@ -148,7 +148,7 @@ impl Reader<'_> {
                 return None;
             }
             (None, None) => {
-                let place = section.place().field("hash");
+                let place = section.place_of("hash");
                 self.context
                     .problems
                     .error(&place, "is missing: `hash` (or `key_env`) says which key this is");
