@@ -30,6 +30,11 @@ def error_of(error):
     return error.body.get("error", error.body)
 
 
+def without_request_id(body):
+    """The mock, as a provider does, numbers its requests."""
+    return {name: value for name, value in body.items() if name != "request_id"}
+
+
 @BOTH
 def test_400_of_the_proxy(sdk, module):
     limit = "max_tokens" if module is anthropic else "max_completion_tokens"
@@ -132,7 +137,7 @@ def test_a_provider_s_error_passes_unchanged(sdk, module, gateway, status):
     through, direct = raised
     assert through.status_code == direct.status_code == status
     assert type(through) is type(direct)
-    assert through.body == direct.body
+    assert without_request_id(through.body) == without_request_id(direct.body)
     assert through.response.headers.get("retry-after") == direct.response.headers.get("retry-after")
 
 
