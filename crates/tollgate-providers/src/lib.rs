@@ -1,1 +1,40 @@
-//! Sans-I/O adapters for LLM provider protocols: request facts, input estimate, usage meter, error bodies.
+//! Sans-I/O adapters for LLM provider protocols.
+//!
+//! Four things are read here, all from bytes that someone else moves:
+//!
+//! - [`route`] tells which call of which protocol a path is;
+//! - [`inspect`] reads from a request's body what admission needs ([`RequestFacts`]), without
+//!   building a tree of it and without copying what it carries;
+//! - a [`Meter`] reads an answer's usage while its bytes pass, however they are cut;
+//! - [`error_body`] says no in the client's own protocol.
+//!
+//! The crate opens no socket, reads no clock and knows neither limits nor prices. It never panics on
+//! any bytes, and what it keeps of a body is bounded.
+//!
+//! Each protocol has a folder (`anthropic/`, `openai/`) with the same files; what they share (SSE,
+//! JSON, estimates, media) lies beside them.
+
+mod anthropic;
+mod content;
+mod count;
+mod error_body;
+mod estimate;
+mod facts;
+mod fields;
+mod json;
+mod media;
+mod meter;
+mod openai;
+mod route;
+mod scan;
+mod sse;
+mod stream_error;
+
+pub use anthropic::BatchResultsMeter;
+pub use error_body::{ErrorKind, error_body};
+pub use estimate::{InputSizes, estimate_input};
+pub use facts::{CacheWrite, RequestError, RequestFacts, inspect};
+pub use meter::{Meter, Metered, ModelUsage, Reported, StreamEnd};
+pub use openai::{StreamFilter, is_stream_options_rejection, request_usage_in_stream};
+pub use route::{Call, Endpoint, Protocol, RouteError, route};
+pub use stream_error::stream_error_event;

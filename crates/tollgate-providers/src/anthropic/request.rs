@@ -1,0 +1,317 @@
+//! What a Messages request asks for.
+
+use serde::de::{MapAccess, SeqAccess};
+
+use crate::content::{Gathered, Is, Place, Walk};
+use crate::fields::{self, KnownKey, Seen};
+use crate::json::{self, Field, FieldSink, Into, KeySeed, ReadFields, Scalar, Sink, Skip};
+use crate::{Protocol, RequestError, RequestFacts};
+
+/// Searches that a web search tool without `max_uses` is taken to allow: as many as were seen in one
+/// recorded turn.
+const UNSTATED_SEARCHES: u64 = 10;
+
+/// Fields that decide something. Any other passes unread.
+const KNOWN: [&str; 15] = [
+    "model",
+    "max_tokens",
+    "stream",
+    "messages",
+    "system",
+    "tools",
+    "tool_choice",
+    "service_tier",
+    "inference_geo",
+    "speed",
+    "cache_control",
+    "mcp_servers",
+    "container",
+    "output_format",
+    "output_config",
+];
+
+/// Reads a request's facts. `is_messages`: not for `count_tokens`, which has no output limit.
+pub(crate) fn inspect(body: &[u8], is_messages: bool) -> Result<RequestFacts, RequestError> {
+    let mut request = Request::default();
+    request.gathered.sizes.protocol = Some(Protocol::Anthropic);
+    json::read_object(body, &mut request)?;
+    request.into_facts(is_messages)
+}
+
+#[derive(Default)]
+struct Request {
+    seen: Seen,
+    gathered: Gathered,
+    model: Field,
+    max_tokens: Field,
+    stream: Field,
+    service_tier: Field,
+    inference_geo: Field,
+    speed: Field,
+    has_messages: bool,
+    web_searches: Option<u64>,
+}
+
+impl ReadFields for Request {
+    fn read_fields<'de, A: MapAccess<'de>>(&mut self, mut fields: A) -> Result<(), A::Error> {
+        while let Some(key) = fields.next_key_seed(KeySeed(|key: &str| KnownKey::of(&KNOWN, key)))? {
+            let name = self.seen.field(&KNOWN, key).and_then(|index| KNOWN.get(index).copied());
+            match name {
+                Some("model") => self.model = fields.next_value_seed(Into(FieldSink))?,
+                Some("max_tokens") => self.max_tokens = fields.next_value_seed(Into(FieldSink))?,
+                Some("stream") => self.stream = fields.next_value_seed(Into(FieldSink))?,
+                Some("service_tier") => self.service_tier = fields.next_value_seed(Into(FieldSink))?,
+                Some("inference_geo") => self.inference_geo = fields.next_value_seed(Into(FieldSink))?,
+                Some("speed") => self.speed = fields.next_value_seed(Into(FieldSink))?,
+                Some("messages") => {
+                    self.has_messages = true;
+                    let messages = Messages { gathered: &mut self.gathered, seen: &mut self.seen };
+                    fields.next_value_seed(Into(messages))?;
+                }
+                Some("system") => fields.next_value_seed(self.walk(Place::Content))?,
+                Some("tools") => fields.next_value_seed(Into(Tools(self)))?,
+                Some("tool_choice") => fields.next_value_seed(Into(ToolChoice(&mut self.gathered)))?,
+                Some("cache_control") => fields.next_value_seed(self.walk(Place::CacheControl))?,
+                Some("mcp_servers" | "container") => fields.next_value_seed(self.walk(Place::Reference))?,
+                Some("output_format" | "output_config") => {
+                    fields.next_value_seed(self.walk(Place::Schema))?
+                }
+                Some(_) | None => fields.next_value_seed(Into(Skip))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Request {
+    fn walk(&mut self, place: Place) -> Into<Walk<'_>> {
+        Into(Walk { gathered: &mut self.gathered, place })
+    }
+
+    fn into_facts(self, is_messages: bool) -> Result<RequestFacts, RequestError> {
+        if let Some(fault) = self.seen.fault {
+            return Err(fault);
+        }
+        let model = fields::model(self.model)?;
+        let output_limit = fields::positive("max_tokens", &self.max_tokens)?;
+        if is_messages && output_limit.is_none() {
+            let message = "`max_tokens` is missing; send the most output tokens the answer may have.";
+            return Err(RequestError::new(Some("max_tokens"), message));
+        }
+        if !self.has_messages {
+            let message = "`messages` is missing; send a list of messages.";
+            return Err(RequestError::new(Some("messages"), message));
+        }
+        let tier = fields::short_text("service_tier", self.service_tier)?;
+        let geo = fields::short_text("inference_geo", self.inference_geo)?;
+        let speed = fields::short_text("speed", self.speed)?;
+        Ok(RequestFacts {
+            model,
+            output_limit,
+            choices: 1,
+            stream: fields::boolean("stream", &self.stream)?.unwrap_or(false),
+            service_tier: tier_name(tier.as_deref(), geo.as_deref(), speed.as_deref()),
+            cache_write: self.gathered.cache_write(),
+            hidden_input: self.gathered.hidden,
+            web_searches_max: self.web_searches,
+            ttls: self.gathered.ttls,
+            input: self.gathered.sizes,
+            ..RequestFacts::default()
+        })
+    }
+}
+
+/// The name of the price set that tier, region and speed select together.
+pub(super) fn tier_name(tier: Option<&str>, geo: Option<&str>, speed: Option<&str>) -> Option<String> {
+    // `standard_only` forbids priority; `auto` may become it, where capacity was bought beforehand.
+    let tier = tier.map(|tier| if tier == "standard_only" { "standard" } else { tier });
+    let geo = geo.filter(|geo| !matches!(*geo, "global" | "not_available"));
+    let speed = speed.filter(|speed| *speed != "standard");
+    // Beside what changes the price, the name of the standard tier says nothing.
+    let tier = tier.filter(|tier| (geo.is_none() && speed.is_none()) || *tier != "standard");
+    fields::join_tier([tier, geo, speed])
+}
+
+/// The list of messages.
+struct Messages<'r> {
+    gathered: &'r mut Gathered,
+    seen: &'r mut Seen,
+}
+
+impl Messages<'_> {
+    fn refuse(self) {
+        self.seen.fail(Some("messages"), "`messages` must be a list of messages.");
+    }
+}
+
+impl<'de> Sink<'de> for Messages<'_> {
+    type Out = ();
+
+    fn scalar(self, _: Scalar) {
+        self.refuse();
+    }
+
+    fn text(self, _: &str) {
+        self.refuse();
+    }
+
+    fn array<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let gathered = self.gathered;
+        while items.next_element_seed(Into(Walk { gathered, place: Place::Content }))?.is_some() {
+            gathered.sizes.messages = gathered.sizes.messages.saturating_add(1);
+        }
+        Ok(())
+    }
+
+    fn object<A: MapAccess<'de>>(self, fields: A) -> Result<(), A::Error> {
+        self.refuse();
+        Skip.object(fields)
+    }
+}
+
+/// `{"type": "auto" | "none" | "any" | "tool", …}`.
+struct ToolChoice<'g>(&'g mut Gathered);
+
+impl<'de> Sink<'de> for ToolChoice<'_> {
+    type Out = ();
+
+    fn scalar(self, _: Scalar) {}
+
+    fn text(self, _: &str) {}
+
+    fn array<A: SeqAccess<'de>>(self, items: A) -> Result<(), A::Error> {
+        Skip.array(items)
+    }
+
+    fn object<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        while let Some(is_type) = fields.next_key_seed(KeySeed(|key: &str| key == "type"))? {
+            if is_type {
+                self.0.sizes.is_tool_forced |= fields.next_value_seed(Into(IsForced))?;
+            } else {
+                fields.next_value_seed(Into(Skip))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+struct IsForced;
+
+impl<'de> Sink<'de> for IsForced {
+    type Out = bool;
+
+    fn scalar(self, _: Scalar) -> bool {
+        false
+    }
+
+    fn text(self, value: &str) -> bool {
+        matches!(value, "any" | "tool")
+    }
+
+    fn array<A: SeqAccess<'de>>(self, items: A) -> Result<bool, A::Error> {
+        Skip.array(items).map(|()| false)
+    }
+
+    fn object<A: MapAccess<'de>>(self, fields: A) -> Result<bool, A::Error> {
+        Is("").object(fields)
+    }
+}
+
+/// The list of tools.
+struct Tools<'r>(&'r mut Request);
+
+impl<'de> Sink<'de> for Tools<'_> {
+    type Out = ();
+
+    fn scalar(self, _: Scalar) {}
+
+    fn text(self, _: &str) {}
+
+    fn array<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        while items.next_element_seed(Into(Tool(&mut *self.0)))?.is_some() {}
+        Ok(())
+    }
+
+    fn object<A: MapAccess<'de>>(self, fields: A) -> Result<(), A::Error> {
+        Skip.object(fields)
+    }
+}
+
+/// One tool: the client's own (`name`, `description`, `input_schema`) or one that the provider runs
+/// or defines (`type`, `max_uses`).
+struct Tool<'r>(&'r mut Request);
+
+impl<'de> Sink<'de> for Tool<'_> {
+    type Out = ();
+
+    fn scalar(self, _: Scalar) {}
+
+    fn text(self, _: &str) {}
+
+    fn array<A: SeqAccess<'de>>(self, items: A) -> Result<(), A::Error> {
+        Skip.array(items)
+    }
+
+    fn object<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        let mut tool_type = Field::Absent;
+        let mut max_uses = Field::Absent;
+        while let Some(key) = fields.next_key_seed(KeySeed(ToolKey::of))? {
+            match key {
+                ToolKey::Type => tool_type = fields.next_value_seed(Into(FieldSink))?,
+                ToolKey::MaxUses => max_uses = fields.next_value_seed(Into(FieldSink))?,
+                ToolKey::Text => fields.next_value_seed(self.0.walk(Place::Content))?,
+                ToolKey::CacheControl => fields.next_value_seed(self.0.walk(Place::CacheControl))?,
+                ToolKey::Json => fields.next_value_seed(self.0.walk(Place::Verbatim))?,
+            }
+        }
+        let sizes = &mut self.0.gathered.sizes;
+        sizes.tools = sizes.tools.saturating_add(1);
+        if let Field::Text(name) = &tool_type {
+            sizes.server_tool_tokens = sizes.server_tool_tokens.saturating_add(definition_tokens(name));
+            if name.starts_with("web_search") {
+                let searches =
+                    fields::positive("tools", &max_uses).ok().flatten().unwrap_or(UNSTATED_SEARCHES);
+                self.0.web_searches = Some(self.0.web_searches.unwrap_or(0).saturating_add(searches));
+            }
+        }
+        Ok(())
+    }
+}
+
+enum ToolKey {
+    Type,
+    MaxUses,
+    Text,
+    CacheControl,
+    Json,
+}
+
+impl ToolKey {
+    fn of(key: &str) -> Self {
+        match key {
+            "type" => Self::Type,
+            "max_uses" => Self::MaxUses,
+            "name" | "description" => Self::Text,
+            "cache_control" => Self::CacheControl,
+            _ => Self::Json,
+        }
+    }
+}
+
+/// The tokens of a definition that Anthropic puts in for a tool of `type`, beyond the general tool
+/// prompt: bash, text editor and computer use as published; the others as recorded, rounded up
+/// (input of a short prompt with that tool alone, less the tool prompt).
+fn definition_tokens(tool_type: &str) -> u64 {
+    let table: [(&str, u64); 8] = [
+        ("bash_", 245),
+        ("text_editor_", 700),
+        ("computer_", 1_234),
+        ("web_search_", 1_800),
+        ("web_fetch_", 2_400),
+        ("code_execution_", 1_900),
+        ("advisor_", 800),
+        ("custom", 0),
+    ];
+    // A type that is not known may be as large as the largest.
+    table.iter().find(|(prefix, _)| tool_type.starts_with(prefix)).map_or(2_400, |(_, tokens)| *tokens)
+}

@@ -1,0 +1,76 @@
+//! What admission must know about a request.
+
+pub use tollgate_pricing::CacheWrite;
+
+use crate::estimate::InputSizes;
+use crate::{Call, Endpoint, anthropic, openai};
+
+/// What a request's body says that decides its reservation and how its answer is metered.
+#[derive(Clone, Debug, Default)]
+pub struct RequestFacts {
+    /// The model as the request names it.
+    pub model: String,
+    /// The request's own output limit in tokens, for one choice. Where a request has two (OpenAI's
+    /// `max_tokens` and `max_completion_tokens`) the larger: whichever the provider obeys, it holds.
+    pub output_limit: Option<u64>,
+    /// How many answers are asked for (`n`); the output limit holds for each.
+    pub choices: u64,
+    /// Whether the answer is to be streamed.
+    pub stream: bool,
+    /// What the client said about usage in its stream (`stream_options.include_usage`), if anything.
+    pub usage_in_stream: Option<bool>,
+    /// The service tier that is asked for, with what else changes the price (a region, a speed) joined
+    /// to it by `+`.
+    pub service_tier: Option<String>,
+    /// The dearest prompt-cache write that the request asks for.
+    pub cache_write: CacheWrite,
+    /// Sizes of everything the model reads.
+    pub input: InputSizes,
+    /// The prompt holds what is not in the body: file ids, remote URLs, conversation ids, MCP servers.
+    pub hidden_input: bool,
+    /// The most web searches the request allows; `None` if it has no search tool.
+    pub web_searches_max: Option<u64>,
+    /// Audio goes in or may come out.
+    pub audio: bool,
+    pub(crate) ttls: CacheTtls,
+    pub(crate) usage_flag: openai::UsageFlag,
+}
+
+/// The cache lifetimes a request asks for: they attribute a write that is reported without a split.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct CacheTtls {
+    pub(crate) five_minutes: bool,
+    pub(crate) one_hour: bool,
+}
+
+/// Why a request cannot be read. The client's fault, always: answer with 400.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub struct RequestError {
+    /// What is wrong and what to change; holds no content of the request.
+    pub message: String,
+    /// The field at fault, if it is one.
+    pub param: Option<&'static str>,
+}
+
+impl RequestError {
+    pub(crate) fn new(param: Option<&'static str>, message: impl Into<String>) -> Self {
+        Self { message: message.into(), param }
+    }
+}
+
+/// Reads the facts of a request from its body, in one pass, without a tree or a copy of it.
+///
+/// A call without a body ([`Call::Models`]) has the default facts.
+///
+/// # Errors
+/// [`RequestError`] if the body is not one JSON object, lacks what the call requires, has a value of
+/// the wrong type or range, or names a field twice (another reader could take the other one).
+pub fn inspect(endpoint: Endpoint, body: &[u8]) -> Result<RequestFacts, RequestError> {
+    match endpoint.call {
+        Call::Messages => anthropic::inspect(body, true),
+        Call::CountTokens => anthropic::inspect(body, false),
+        Call::ChatCompletions => openai::inspect(body),
+        Call::Models => Ok(RequestFacts { choices: 1, ..RequestFacts::default() }),
+    }
+}

@@ -1,0 +1,374 @@
+//! The meter: an answer's bytes go in, what it used comes out.
+
+use tollgate_limiter::Tokens;
+use tollgate_pricing::Usage;
+
+use crate::estimate::{Family, Run, TextSizes};
+use crate::scan::{Handler, Name, Scanner, Want};
+use crate::sse::{self, Event};
+use crate::{Endpoint, Protocol, RequestFacts, anthropic, openai};
+
+/// Reads the usage of one answer while its bytes pass.
+///
+/// However the bytes are cut, the result is the same. Memory is bounded: a body's text is counted,
+/// not kept, and of a stream one event is held at most (1 MiB; a larger one is not read). No bytes make it
+/// panic.
+#[derive(Debug)]
+pub struct Meter {
+    is_billed: bool,
+    family: Family,
+    form: Form,
+    form_is_known: bool,
+    /// White space before the first byte that tells the form.
+    scanner: Scanner,
+    sse: sse::Parser,
+    reader: Reader,
+}
+
+/// How the answer is written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Form {
+    /// One JSON object.
+    Body,
+    /// Server-sent events.
+    Stream,
+}
+
+/// What an answer used.
+#[derive(Clone, Debug)]
+pub struct Metered {
+    /// The usage that the provider reported. Of an answer that did not end well it is what was
+    /// reported until then: [`Metered::is_final`] says whether more was to come.
+    pub usage: Reported,
+    /// Whether `usage` is the provider's last word on the whole answer.
+    pub is_final: bool,
+    /// The model that answered, if the answer says. It decides the price.
+    pub model: Option<String>,
+    /// The service tier that was used, with what else changes the price joined by `+` (`batch+us`).
+    pub service_tier: Option<String>,
+    /// Usage of other models inside the same answer, not part of `usage` (Anthropic's advisor and
+    /// fallback iterations).
+    pub others: Vec<ModelUsage>,
+    /// Estimate of the output tokens, from the content that was seen.
+    pub output_seen: Tokens,
+    /// Whether any content was seen.
+    pub content_seen: bool,
+    /// How the answer ended.
+    pub end: StreamEnd,
+    /// The report contradicts itself (more cached than there was, negative counts, …): it was clamped
+    /// or left out.
+    pub is_contradictory: bool,
+    /// A part of the answer was too large to be read.
+    pub has_unread: bool,
+}
+
+impl Metered {
+    /// The usage as far as it is known: what was reported, with the output raised to what was seen
+    /// where the report was not final. `None` if nothing was reported.
+    pub fn usage_seen(&self) -> Option<Usage> {
+        match self.usage {
+            Reported::Usage(usage) if self.is_final => Some(usage),
+            Reported::Usage(usage) => {
+                Some(Usage { output: usage.output.max(self.output_seen.get()), ..usage })
+            }
+            Reported::Missing => None,
+        }
+    }
+}
+
+/// Usage as the provider reports it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Reported {
+    /// Reported, in disjoint classes. An explicit zero is zero.
+    Usage(Usage),
+    /// Not reported, or as zero for an answer that has content. Not the same as nothing used.
+    Missing,
+}
+
+/// What another model used inside an answer.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ModelUsage {
+    /// The model.
+    pub model: String,
+    /// What it used.
+    pub usage: Usage,
+}
+
+/// How an answer ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum StreamEnd {
+    /// As its protocol says it must.
+    Complete,
+    /// With an error, after a successful status.
+    Error,
+    /// Before its end: a connection that broke, or was closed.
+    Cut,
+}
+
+impl Meter {
+    /// A meter for the answer to a request with these facts. `is_streamed` is what the answer's
+    /// `content-type` says; a body that is plainly of the other kind is read as what it is.
+    pub fn new(endpoint: Endpoint, facts: &RequestFacts, is_streamed: bool) -> Self {
+        Self {
+            is_billed: endpoint.is_billed(),
+            family: Family::of(&facts.model),
+            form: if is_streamed { Form::Stream } else { Form::Body },
+            form_is_known: false,
+            scanner: Scanner::new(),
+            sse: sse::Parser::default(),
+            reader: Reader::new(endpoint.protocol, facts),
+        }
+    }
+
+    /// Takes the next piece of the answer, decoded if it was compressed.
+    pub fn feed(&mut self, piece: &[u8]) {
+        if !self.is_billed {
+            return;
+        }
+        let mut piece = piece;
+        if !self.form_is_known {
+            match self.recognise(piece) {
+                Some(rest) => piece = rest,
+                None => return,
+            }
+        }
+        match self.form {
+            Form::Body => {
+                self.scanner.feed(piece, &mut self.reader);
+            }
+            Form::Stream => {
+                let (scanner, reader) = (&mut self.scanner, &mut self.reader);
+                self.sse.feed(piece, |event| reader.event(event, scanner));
+            }
+        }
+    }
+
+    /// The usage so far, for a stream that is still running: what was reported, or nothing, with
+    /// the output raised to what was seen.
+    pub fn so_far(&self) -> Usage {
+        let output = self.reader.seen.output(self.family).get();
+        let usage = self.reader.usage().usage;
+        Usage { output: usage.output.max(output), ..usage }
+    }
+
+    /// The answer has ended, one way or another.
+    pub fn finish(&mut self) -> Metered {
+        if self.form == Form::Stream {
+            let (scanner, reader) = (&mut self.scanner, &mut self.reader);
+            self.sse.finish(|event| {
+                // An event without its blank line counts only if nothing of it is missing.
+                if matches!(event, Event::Data(data) if is_whole(data)) {
+                    reader.event(event, scanner);
+                }
+            });
+        }
+        if !self.is_billed {
+            return Metered::unbilled();
+        }
+        let report = self.reader.usage();
+        let seen = &self.reader.seen;
+        let is_ended = match self.form {
+            Form::Body => self.scanner.is_done(),
+            Form::Stream => self.reader.is_ended(),
+        };
+        let end = match (seen.has_error, is_ended) {
+            (true, _) => StreamEnd::Error,
+            (false, true) => StreamEnd::Complete,
+            (false, false) => StreamEnd::Cut,
+        };
+        let is_missing = !report.is_present || (report.is_zero() && seen.has_content);
+        Metered {
+            usage: if is_missing { Reported::Missing } else { Reported::Usage(report.usage) },
+            is_final: !is_missing && (self.reader.is_usage_final() || (self.form == Form::Body && is_ended)),
+            model: seen.model.clone(),
+            service_tier: self.reader.service_tier(),
+            others: report.others,
+            output_seen: seen.output(self.family),
+            content_seen: seen.has_content,
+            end,
+            is_contradictory: report.is_contradictory,
+            has_unread: seen.has_unread,
+        }
+    }
+
+    /// Tells the form by the first byte that is not white space. JSON objects begin with a brace, and
+    /// no line of an event stream does. Returns the piece from where reading begins.
+    fn recognise<'p>(&mut self, piece: &'p [u8]) -> Option<&'p [u8]> {
+        let at =
+            piece.iter().position(|b| !matches!(b, b' ' | b'\t' | b'\r' | b'\n' | 0xEF | 0xBB | 0xBF))?;
+        self.form = match (piece[at], self.form) {
+            (b'{', _) => Form::Body,
+            (b'd' | b'e' | b':', _) => Form::Stream,
+            (_, announced) => announced,
+        };
+        self.form_is_known = true;
+        Some(&piece[at..])
+    }
+}
+
+impl Metered {
+    /// A call that costs nothing used nothing.
+    fn unbilled() -> Self {
+        Self {
+            usage: Reported::Usage(Usage::default()),
+            is_final: true,
+            model: None,
+            service_tier: None,
+            others: Vec::new(),
+            output_seen: Tokens::ZERO,
+            content_seen: false,
+            end: StreamEnd::Complete,
+            is_contradictory: false,
+            has_unread: false,
+        }
+    }
+}
+
+/// Whether `data` is one whole JSON object, or no JSON at all (`[DONE]`).
+fn is_whole(data: &[u8]) -> bool {
+    !data.starts_with(b"{") || serde_json::from_slice::<serde::de::IgnoredAny>(data).is_ok()
+}
+
+/// A reported usage, normalised.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) usage: Usage,
+    pub(crate) others: Vec<ModelUsage>,
+    pub(crate) is_present: bool,
+    pub(crate) is_contradictory: bool,
+}
+
+impl Report {
+    fn is_zero(&self) -> bool {
+        self.usage == Usage::default() && self.others.is_empty()
+    }
+}
+
+/// What every protocol's reader notes while an answer passes.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) model: Option<String>,
+    pub(crate) text: TextSizes,
+    /// Pieces of content: each is at least a token.
+    pub(crate) pieces: u64,
+    pub(crate) has_content: bool,
+    pub(crate) has_error: bool,
+    pub(crate) has_unread: bool,
+}
+
+impl Seen {
+    /// Notes a string of content.
+    pub(crate) fn content(&mut self, run: Run) {
+        if !run.is_empty() {
+            self.text.add_run(run);
+            self.pieces = self.pieces.saturating_add(1);
+            self.has_content = true;
+        }
+    }
+
+    /// Notes the model; the last one that has a name counts.
+    pub(crate) fn model(&mut self, json: &[u8]) {
+        /// No model's name is longer.
+        const MAX_NAME_BYTES: usize = 512;
+        if json.len() > MAX_NAME_BYTES || json.len() <= 2 {
+            return;
+        }
+        let is_same = self.model.as_ref().is_some_and(|model| json[1..json.len() - 1] == *model.as_bytes());
+        if !is_same && let Ok(name) = serde_json::from_slice::<String>(json) {
+            self.model = Some(name);
+        }
+    }
+
+    fn output(&self, family: Family) -> Tokens {
+        Tokens::new(family.text_ratio().tokens(&self.text).max(self.pieces))
+    }
+}
+
+/// The reader of the answer's protocol.
+#[derive(Debug)]
+struct Reader {
+    seen: Seen,
+    protocol: ProtocolReader,
+}
+
+#[derive(Debug)]
+enum ProtocolReader {
+    Anthropic(anthropic::Reader),
+    OpenAi(openai::Reader),
+}
+
+impl Reader {
+    fn new(protocol: Protocol, facts: &RequestFacts) -> Self {
+        let protocol = match protocol {
+            Protocol::Anthropic => ProtocolReader::Anthropic(anthropic::Reader::new(facts)),
+            Protocol::OpenAi => ProtocolReader::OpenAi(openai::Reader::new(facts)),
+        };
+        Self { seen: Seen::default(), protocol }
+    }
+
+    fn event(&mut self, event: Event<'_>, scanner: &mut Scanner) {
+        match event {
+            Event::Data(b"[DONE]") => {
+                if let ProtocolReader::OpenAi(reader) = &mut self.protocol {
+                    reader.done();
+                }
+            }
+            Event::Data(data) => {
+                scanner.restart();
+                scanner.feed(data, self);
+            }
+            Event::TooLarge => {
+                self.seen.has_unread = true;
+                self.seen.has_content = true;
+            }
+        }
+    }
+
+    fn usage(&self) -> Report {
+        match &self.protocol {
+            ProtocolReader::Anthropic(reader) => reader.report(self.seen.model.as_deref()),
+            ProtocolReader::OpenAi(reader) => reader.report(),
+        }
+    }
+
+    fn is_ended(&self) -> bool {
+        match &self.protocol {
+            ProtocolReader::Anthropic(reader) => reader.is_ended(),
+            ProtocolReader::OpenAi(reader) => reader.is_ended(),
+        }
+    }
+
+    fn is_usage_final(&self) -> bool {
+        match &self.protocol {
+            ProtocolReader::Anthropic(reader) => reader.is_usage_final(),
+            ProtocolReader::OpenAi(reader) => reader.is_usage_final(),
+        }
+    }
+
+    fn service_tier(&self) -> Option<String> {
+        match &self.protocol {
+            ProtocolReader::Anthropic(reader) => reader.service_tier(),
+            ProtocolReader::OpenAi(reader) => reader.service_tier(),
+        }
+    }
+}
+
+impl Handler for Reader {
+    fn want(&mut self, path: &[Name]) -> Want {
+        match &mut self.protocol {
+            ProtocolReader::Anthropic(reader) => reader.want(path),
+            ProtocolReader::OpenAi(reader) => reader.want(path),
+        }
+    }
+
+    fn kept(&mut self, path: &[Name], json: &[u8]) {
+        match &mut self.protocol {
+            ProtocolReader::Anthropic(reader) => reader.kept(path, json, &mut self.seen),
+            ProtocolReader::OpenAi(reader) => reader.kept(path, json, &mut self.seen),
+        }
+    }
+
+    fn counted(&mut self, _: &[Name], run: Run) {
+        self.seen.content(run);
+    }
+}

@@ -1,0 +1,248 @@
+//! What a Chat Completions request asks for.
+
+use serde::de::{MapAccess, SeqAccess};
+use serde_json::value::RawValue;
+
+use super::stream_options::{self, UsageFlag};
+use crate::content::{Gathered, Place, Walk};
+use crate::fields::{self, KnownKey, Seen};
+use crate::json::{self, Field, FieldSink, Into, KeySeed, ReadFields, Scalar, Sink, Skip};
+use crate::{Protocol, RequestError, RequestFacts};
+
+/// The most choices OpenAI gives in one answer.
+const MAX_CHOICES: u64 = 128;
+/// Searches that `web_search_options` is taken to allow: a search model searches once an answer.
+const SEARCHES: u64 = 1;
+
+/// Fields that decide something. Any other passes unread.
+const KNOWN: [&str; 16] = [
+    "model",
+    "max_tokens",
+    "max_completion_tokens",
+    "n",
+    "stream",
+    "stream_options",
+    "messages",
+    "tools",
+    "functions",
+    "tool_choice",
+    "response_format",
+    "prediction",
+    "service_tier",
+    "audio",
+    "web_search_options",
+    "cache_control",
+];
+
+/// Reads a request's facts.
+pub(crate) fn inspect(body: &[u8]) -> Result<RequestFacts, RequestError> {
+    let mut request = Request::new(body);
+    request.gathered.sizes.protocol = Some(Protocol::OpenAi);
+    json::read_object(body, &mut request)?;
+    request.into_facts()
+}
+
+struct Request<'b> {
+    body: &'b [u8],
+    seen: Seen,
+    gathered: Gathered,
+    model: Field,
+    max_tokens: Field,
+    max_completion_tokens: Field,
+    choices: Field,
+    stream: Field,
+    service_tier: Field,
+    usage_flag: UsageFlag,
+    usage_in_stream: Option<bool>,
+    has_messages: bool,
+    has_audio_output: bool,
+    has_search: bool,
+}
+
+impl<'b> Request<'b> {
+    fn new(body: &'b [u8]) -> Self {
+        Self {
+            body,
+            seen: Seen::default(),
+            gathered: Gathered::default(),
+            model: Field::Absent,
+            max_tokens: Field::Absent,
+            max_completion_tokens: Field::Absent,
+            choices: Field::Absent,
+            stream: Field::Absent,
+            service_tier: Field::Absent,
+            usage_flag: UsageFlag::absent(body),
+            usage_in_stream: None,
+            has_messages: false,
+            has_audio_output: false,
+            has_search: false,
+        }
+    }
+}
+
+impl ReadFields for Request<'_> {
+    fn read_fields<'de, A: MapAccess<'de>>(&mut self, mut fields: A) -> Result<(), A::Error> {
+        while let Some(key) = fields.next_key_seed(KeySeed(|key: &str| KnownKey::of(&KNOWN, key)))? {
+            let name = self.seen.field(&KNOWN, key).and_then(|index| KNOWN.get(index).copied());
+            match name {
+                Some("model") => self.model = fields.next_value_seed(Into(FieldSink))?,
+                Some("max_tokens") => self.max_tokens = fields.next_value_seed(Into(FieldSink))?,
+                Some("max_completion_tokens") => {
+                    self.max_completion_tokens = fields.next_value_seed(Into(FieldSink))?;
+                }
+                Some("n") => self.choices = fields.next_value_seed(Into(FieldSink))?,
+                Some("stream") => self.stream = fields.next_value_seed(Into(FieldSink))?,
+                Some("service_tier") => self.service_tier = fields.next_value_seed(Into(FieldSink))?,
+                Some("stream_options") => {
+                    let raw = fields.next_value::<&'de RawValue>()?;
+                    self.read_stream_options(raw);
+                }
+                Some("messages") => {
+                    self.has_messages = true;
+                    let messages = Messages { gathered: &mut self.gathered, seen: &mut self.seen };
+                    fields.next_value_seed(Into(messages))?;
+                }
+                Some("tools" | "functions") => fields.next_value_seed(Into(Tools(&mut self.gathered)))?,
+                Some("response_format") => fields.next_value_seed(self.walk(Place::Schema))?,
+                Some("prediction") => fields.next_value_seed(self.walk(Place::Content))?,
+                Some("cache_control") => fields.next_value_seed(self.walk(Place::CacheControl))?,
+                Some("audio") => self.has_audio_output |= fields.next_value_seed(Into(IsContainer))?,
+                Some("web_search_options") => self.has_search |= fields.next_value_seed(Into(IsContainer))?,
+                Some(_) | None => fields.next_value_seed(Into(Skip))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Request<'_> {
+    fn walk(&mut self, place: Place) -> Into<Walk<'_>> {
+        Into(Walk { gathered: &mut self.gathered, place })
+    }
+
+    fn read_stream_options(&mut self, raw: &RawValue) {
+        match stream_options::read(self.body, raw) {
+            Ok((flag, said)) => {
+                self.usage_flag = flag;
+                self.usage_in_stream = said;
+            }
+            Err(fault) => self.seen.fail(fault.param, fault.message),
+        }
+    }
+
+    fn into_facts(self) -> Result<RequestFacts, RequestError> {
+        if let Some(fault) = self.seen.fault {
+            return Err(fault);
+        }
+        let model = fields::model(self.model)?;
+        let older = fields::positive("max_tokens", &self.max_tokens)?;
+        let newer = fields::positive("max_completion_tokens", &self.max_completion_tokens)?;
+        let choices = fields::positive("n", &self.choices)?.unwrap_or(1);
+        if choices > MAX_CHOICES {
+            let message = format!("`n` must be at most {MAX_CHOICES}.");
+            return Err(RequestError::new(Some("n"), message));
+        }
+        if !self.has_messages {
+            let message = "`messages` is missing; send a list of messages.";
+            return Err(RequestError::new(Some("messages"), message));
+        }
+        Ok(RequestFacts {
+            model,
+            output_limit: older.max(newer),
+            choices,
+            stream: fields::boolean("stream", &self.stream)?.unwrap_or(false),
+            usage_in_stream: self.usage_in_stream,
+            service_tier: fields::short_text("service_tier", self.service_tier)?,
+            cache_write: self.gathered.cache_write(),
+            hidden_input: self.gathered.hidden,
+            web_searches_max: self.has_search.then_some(SEARCHES),
+            audio: self.has_audio_output || self.gathered.sizes.audio_tenths > 0,
+            ttls: self.gathered.ttls,
+            input: self.gathered.sizes,
+            usage_flag: self.usage_flag,
+        })
+    }
+}
+
+/// The list of messages.
+struct Messages<'r> {
+    gathered: &'r mut Gathered,
+    seen: &'r mut Seen,
+}
+
+impl Messages<'_> {
+    fn refuse(self) {
+        self.seen.fail(Some("messages"), "`messages` must be a list of messages.");
+    }
+}
+
+impl<'de> Sink<'de> for Messages<'_> {
+    type Out = ();
+
+    fn scalar(self, _: Scalar) {
+        self.refuse();
+    }
+
+    fn text(self, _: &str) {
+        self.refuse();
+    }
+
+    fn array<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let gathered = self.gathered;
+        while items.next_element_seed(Into(Walk { gathered, place: Place::Content }))?.is_some() {
+            gathered.sizes.messages = gathered.sizes.messages.saturating_add(1);
+        }
+        Ok(())
+    }
+
+    fn object<A: MapAccess<'de>>(self, fields: A) -> Result<(), A::Error> {
+        self.refuse();
+        Skip.object(fields)
+    }
+}
+
+/// `tools`, or the older `functions`: definitions, read as schemas.
+struct Tools<'g>(&'g mut Gathered);
+
+impl<'de> Sink<'de> for Tools<'_> {
+    type Out = ();
+
+    fn scalar(self, _: Scalar) {}
+
+    fn text(self, _: &str) {}
+
+    fn array<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let gathered = self.0;
+        while items.next_element_seed(Into(Walk { gathered, place: Place::Schema }))?.is_some() {
+            gathered.sizes.tools = gathered.sizes.tools.saturating_add(1);
+        }
+        Ok(())
+    }
+
+    fn object<A: MapAccess<'de>>(self, fields: A) -> Result<(), A::Error> {
+        Skip.object(fields)
+    }
+}
+
+/// Whether a value is there at all, which for an option object means that it is asked for.
+struct IsContainer;
+
+impl<'de> Sink<'de> for IsContainer {
+    type Out = bool;
+
+    fn scalar(self, value: Scalar) -> bool {
+        value != Scalar::Null
+    }
+
+    fn text(self, _: &str) -> bool {
+        true
+    }
+
+    fn array<A: SeqAccess<'de>>(self, items: A) -> Result<bool, A::Error> {
+        Skip.array(items).map(|()| true)
+    }
+
+    fn object<A: MapAccess<'de>>(self, fields: A) -> Result<bool, A::Error> {
+        Skip.object(fields).map(|()| true)
+    }
+}

@@ -1,0 +1,199 @@
+//! The usage of a Chat Completions answer.
+//!
+//! A stream reports it in its last chunk, on the last chunk with content, or again and again with
+//! growing numbers, with or without `choices` beside it. The last that is not null counts.
+
+use serde::Deserialize;
+use tollgate_pricing::Usage;
+
+use crate::RequestFacts;
+use crate::count::Count;
+use crate::meter::{Report, Seen};
+use crate::scan::{Name, Want};
+
+/// Reads an answer, body or stream.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    usage: UsageFields,
+    service_tier: Option<String>,
+    /// How many choices must finish.
+    choices: u64,
+    finished: u64,
+    is_done: bool,
+}
+
+impl Reader {
+    pub(crate) fn new(facts: &RequestFacts) -> Self {
+        Self {
+            usage: UsageFields::default(),
+            service_tier: None,
+            choices: facts.choices.max(1),
+            finished: 0,
+            is_done: false,
+        }
+    }
+
+    /// `[DONE]` has come.
+    pub(crate) fn done(&mut self) {
+        self.is_done = true;
+    }
+
+    pub(crate) fn want(&mut self, path: &[Name]) -> Want {
+        use Name::{
+            Choices, Citations, Data, Delta, Error, FinishReason, Id, Logprobs, Message, Model, Role, Type,
+        };
+        match path {
+            [Model | Error | Name::Usage | Name::ServiceTier] | [Choices, FinishReason] => Want::Keep,
+            [Choices, Delta | Message, .., Type | Id | Role | Data | Logprobs]
+            | [Choices, Delta | Message, Citations, ..] => Want::Skip,
+            [Choices, Delta | Message, _, ..] => Want::Count,
+            _ => Want::Skip,
+        }
+    }
+
+    pub(crate) fn kept(&mut self, path: &[Name], json: &[u8], seen: &mut Seen) {
+        match path {
+            [Name::Model] => seen.model(json),
+            [Name::ServiceTier] => self.tier(json),
+            [Name::Error] => seen.has_error |= json != b"null",
+            [Name::Usage] => self.usage.replace(json),
+            [Name::Choices, Name::FinishReason] if json != b"null" => {
+                self.finished = self.finished.saturating_add(1);
+            }
+            _ => {}
+        }
+    }
+
+    fn tier(&mut self, json: &[u8]) {
+        /// No tier's name is longer.
+        const MAX_NAME_BYTES: usize = 64;
+        let is_same = self
+            .service_tier
+            .as_ref()
+            .is_some_and(|tier| json.len() == tier.len() + 2 && json[1..json.len() - 1] == *tier.as_bytes());
+        if !is_same
+            && json.len() <= MAX_NAME_BYTES
+            && let Ok(Some(tier)) = serde_json::from_slice::<Option<String>>(json)
+        {
+            self.service_tier = Some(tier);
+        }
+    }
+
+    pub(crate) fn report(&self) -> Report {
+        self.usage.report()
+    }
+
+    /// `[DONE]` has come, or every choice has finished (not every server sends `[DONE]`).
+    pub(crate) const fn is_ended(&self) -> bool {
+        self.is_done || self.finished >= self.choices
+    }
+
+    /// A usage that came when all choices had finished is the last; one before may still grow.
+    pub(crate) const fn is_usage_final(&self) -> bool {
+        self.usage.is_present && self.is_ended()
+    }
+
+    pub(crate) fn service_tier(&self) -> Option<String> {
+        self.service_tier.clone()
+    }
+}
+
+/// A usage, field by field as the reports replace one another.
+#[derive(Debug, Default)]
+pub(crate) struct UsageFields {
+    is_present: bool,
+    is_nonsense: bool,
+    prompt: Count,
+    cached: Count,
+    cache_write: Count,
+    audio_input: Count,
+    image_input: Count,
+    completion: Count,
+    reasoning: Count,
+    audio_output: Count,
+    image_output: Count,
+}
+
+/// `usage`, as in `openai-python`'s `CompletionUsage`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RawUsage {
+    prompt_tokens: Count,
+    prompt_tokens_details: Option<PromptDetails>,
+    completion_tokens: Count,
+    completion_tokens_details: Option<CompletionDetails>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct PromptDetails {
+    cached_tokens: Count,
+    cache_write_tokens: Count,
+    audio_tokens: Count,
+    image_tokens: Count,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct CompletionDetails {
+    reasoning_tokens: Count,
+    audio_tokens: Count,
+    image_tokens: Count,
+}
+
+impl UsageFields {
+    fn replace(&mut self, json: &[u8]) {
+        let raw = match serde_json::from_slice::<Option<RawUsage>>(json) {
+            Ok(Some(raw)) => raw,
+            Ok(None) => return,
+            Err(_) => {
+                self.is_nonsense = true;
+                return;
+            }
+        };
+        self.is_present = true;
+        let prompt = raw.prompt_tokens_details.unwrap_or_default();
+        let completion = raw.completion_tokens_details.unwrap_or_default();
+        for (field, later) in [
+            (&mut self.prompt, raw.prompt_tokens),
+            (&mut self.cached, prompt.cached_tokens),
+            (&mut self.cache_write, prompt.cache_write_tokens),
+            (&mut self.audio_input, prompt.audio_tokens),
+            (&mut self.image_input, prompt.image_tokens),
+            (&mut self.completion, raw.completion_tokens),
+            (&mut self.reasoning, completion.reasoning_tokens),
+            (&mut self.audio_output, completion.audio_tokens),
+            (&mut self.image_output, completion.image_tokens),
+        ] {
+            self.is_nonsense |= field.replace(later);
+        }
+    }
+
+    /// The normalised report: the prompt's count includes what was cached and written, the
+    /// completion's includes reasoning. A part larger than its whole is cut down to it.
+    fn report(&self) -> Report {
+        let mut is_contradictory = self.is_nonsense;
+        let mut part = |part: Count, whole: u64| {
+            is_contradictory |= part.or_zero() > whole;
+            part.or_zero().min(whole)
+        };
+        let (prompt, output) = (self.prompt.or_zero(), self.completion.or_zero());
+        let cache_read = part(self.cached, prompt);
+        let cache_write = part(self.cache_write, prompt - cache_read);
+        let input = prompt - cache_read - cache_write;
+        let usage = Usage {
+            input,
+            cache_read,
+            cache_write,
+            output,
+            reasoning: part(self.reasoning, output),
+            // Audio and images may lie in the cached part: nobody says which.
+            audio_input: part(self.audio_input, prompt).min(input),
+            image_input: part(self.image_input, prompt).min(input),
+            audio_output: part(self.audio_output, output),
+            image_output: part(self.image_output, output),
+            ..Usage::default()
+        };
+        Report { usage, others: Vec::new(), is_present: self.is_present, is_contradictory }
+    }
+}

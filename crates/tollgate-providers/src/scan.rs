@@ -1,0 +1,384 @@
+//! A scanner for answers: JSON in pieces, wherever they are cut, without keeping it.
+//!
+//! An answer's body can be large and comes when it comes. The scanner follows its structure byte by
+//! byte, asks the handler about each value and keeps only what the handler wants, which is bounded.
+//! It is made for speed and for broken input: it accepts more than JSON and never fails. What it
+//! found is worth something only where [`Scanner::is_done`] says that the value ended.
+
+use memchr::memchr2;
+
+use crate::estimate::Run;
+
+/// A key that means something in an answer of some protocol.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Name {
+    Choices,
+    Citations,
+    Content,
+    ContentBlock,
+    Data,
+    Delta,
+    Error,
+    FinishReason,
+    Id,
+    Index,
+    Logprobs,
+    Message,
+    Model,
+    Result,
+    Role,
+    ServiceTier,
+    StopReason,
+    Type,
+    Usage,
+    Other,
+}
+
+impl Name {
+    /// Longer keys are [`Name::Other`].
+    const MAX_BYTES: usize = 16;
+
+    fn of(key: &[u8]) -> Self {
+        match key {
+            b"choices" => Self::Choices,
+            b"citation" | b"citations" | b"annotations" => Self::Citations,
+            b"content" => Self::Content,
+            b"content_block" => Self::ContentBlock,
+            b"data" => Self::Data,
+            b"delta" => Self::Delta,
+            b"error" => Self::Error,
+            b"finish_reason" => Self::FinishReason,
+            b"id" | b"tool_use_id" => Self::Id,
+            b"index" => Self::Index,
+            b"logprobs" => Self::Logprobs,
+            b"message" => Self::Message,
+            b"model" => Self::Model,
+            b"result" => Self::Result,
+            b"role" => Self::Role,
+            b"service_tier" => Self::ServiceTier,
+            b"stop_reason" => Self::StopReason,
+            b"type" => Self::Type,
+            b"usage" => Self::Usage,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// What a handler wants of a value.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Want {
+    /// Nothing. The values inside a container are asked about one by one.
+    Skip,
+    /// The size of a string.
+    Count,
+    /// The whole value as JSON, containers included.
+    Keep,
+}
+
+/// Takes what a scan finds. A path is the keys that lead to a value, outermost first; arrays add
+/// nothing to it, and it ends after [`MAX_PATH`] keys.
+pub(crate) trait Handler {
+    /// A value begins.
+    fn want(&mut self, path: &[Name]) -> Want;
+    /// A value that was to be kept.
+    fn kept(&mut self, path: &[Name], json: &[u8]);
+    /// A string that was to be counted.
+    fn counted(&mut self, path: &[Name], run: Run);
+}
+
+/// The longest path that is told apart.
+pub(crate) const MAX_PATH: usize = 6;
+/// The largest value that is kept; a larger one is not handed over. Usage is a few hundred bytes.
+const MAX_KEPT_BYTES: usize = 64 * 1024;
+/// Down to here containers are told apart. Below, strings count as values, never as keys.
+const MAX_DEPTH: u32 = 128;
+
+/// Where a scan stands between two pieces.
+#[derive(Debug)]
+pub(crate) struct Scanner {
+    state: State,
+    depth: u32,
+    /// One bit a level: the container there is an object.
+    objects: u128,
+    /// How many objects are open, of the levels that are told apart.
+    open_objects: usize,
+    path: [Name; MAX_PATH],
+    awaits_key: bool,
+    is_done: bool,
+    key: [u8; Name::MAX_BYTES],
+    key_bytes: usize,
+    /// The depth of the value that is being kept.
+    keeping_at: Option<u32>,
+    kept: Vec<u8>,
+    is_too_large: bool,
+    /// The string that is being counted.
+    run: Option<Run>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    Structure,
+    Key,
+    KeyEscape,
+    Text,
+    TextEscape,
+    /// Hexadecimal digits of a `\u` escape that are still to come.
+    TextUnicode(u8),
+    Scalar,
+}
+
+impl Scanner {
+    pub(crate) const fn new() -> Self {
+        Self {
+            state: State::Structure,
+            depth: 0,
+            objects: 0,
+            open_objects: 0,
+            path: [Name::Other; MAX_PATH],
+            awaits_key: false,
+            is_done: false,
+            key: [0; Name::MAX_BYTES],
+            key_bytes: 0,
+            keeping_at: None,
+            kept: Vec::new(),
+            is_too_large: false,
+            run: None,
+        }
+    }
+
+    /// Begins anew, for the next value.
+    pub(crate) fn restart(&mut self) {
+        let mut kept = std::mem::take(&mut self.kept);
+        kept.clear();
+        *self = Self { kept, ..Self::new() };
+    }
+
+    /// Whether an object or array has begun and ended. What follows it is not looked at.
+    pub(crate) const fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    /// Scans the next piece. Returns how much of it was looked at: less than all only once done.
+    pub(crate) fn feed(&mut self, piece: &[u8], handler: &mut impl Handler) -> usize {
+        let mut cursor = Cursor { piece, at: 0, keep_from: 0 };
+        while cursor.at < piece.len() && !self.is_done {
+            match self.state {
+                State::Structure => self.structure(&mut cursor, handler),
+                State::Key => self.key(&mut cursor),
+                State::KeyEscape => {
+                    cursor.at += 1;
+                    // Providers do not escape their keys: this one is not among the known.
+                    self.key_bytes = usize::MAX;
+                    self.state = State::Key;
+                }
+                State::Text => self.text(&mut cursor, handler),
+                State::TextEscape => self.text_escape(&mut cursor),
+                State::TextUnicode(left) => {
+                    cursor.at += 1;
+                    self.state = if left > 1 { State::TextUnicode(left - 1) } else { State::Text };
+                }
+                State::Scalar => self.scalar(&mut cursor, handler),
+            }
+        }
+        if self.keeping_at.is_some() {
+            self.keep(&piece[cursor.keep_from..cursor.at]);
+        }
+        cursor.at
+    }
+
+    fn structure(&mut self, cursor: &mut Cursor<'_>, handler: &mut impl Handler) {
+        let byte = cursor.piece[cursor.at];
+        match byte {
+            b'{' | b'[' => {
+                self.begin_value(cursor, handler, false);
+                self.open(byte == b'{');
+                cursor.at += 1;
+            }
+            b'}' | b']' => {
+                cursor.at += 1;
+                self.close(cursor, handler);
+            }
+            b'"' if self.awaits_key => {
+                cursor.at += 1;
+                self.key_bytes = 0;
+                self.state = State::Key;
+            }
+            b'"' => {
+                self.begin_value(cursor, handler, true);
+                cursor.at += 1;
+                self.state = State::Text;
+            }
+            b':' => {
+                self.awaits_key = false;
+                cursor.at += 1;
+            }
+            b',' => {
+                self.awaits_key = self.is_in_object();
+                cursor.at += 1;
+            }
+            b' ' | b'\t' | b'\r' | b'\n' => cursor.at += 1,
+            _ => {
+                self.begin_value(cursor, handler, false);
+                cursor.at += 1;
+                self.state = State::Scalar;
+            }
+        }
+    }
+
+    fn begin_value(&mut self, cursor: &mut Cursor<'_>, handler: &mut impl Handler, is_text: bool) {
+        if self.keeping_at.is_some() || self.depth == 0 {
+            return;
+        }
+        match handler.want(&self.path[..self.open_objects.min(MAX_PATH)]) {
+            Want::Skip => {}
+            Want::Count => self.run = is_text.then(Run::default),
+            Want::Keep => {
+                self.keeping_at = Some(self.depth);
+                cursor.keep_from = cursor.at;
+            }
+        }
+    }
+
+    fn end_value(&mut self, cursor: &Cursor<'_>, handler: &mut impl Handler) {
+        let path = &self.path[..self.open_objects.min(MAX_PATH)];
+        if let Some(run) = self.run.take() {
+            handler.counted(path, run);
+        }
+        if self.keeping_at != Some(self.depth) {
+            return;
+        }
+        self.keeping_at = None;
+        let rest = &cursor.piece[cursor.keep_from..cursor.at];
+        if self.kept.is_empty() && !self.is_too_large && rest.len() <= MAX_KEPT_BYTES {
+            handler.kept(path, rest);
+        } else {
+            self.keep(rest);
+            if !self.is_too_large {
+                handler.kept(&self.path[..self.open_objects.min(MAX_PATH)], &self.kept);
+            }
+        }
+        self.kept.clear();
+        self.is_too_large = false;
+    }
+
+    fn keep(&mut self, part: &[u8]) {
+        if self.is_too_large || self.kept.len().saturating_add(part.len()) > MAX_KEPT_BYTES {
+            self.is_too_large = true;
+            self.kept.clear();
+        } else {
+            self.kept.extend_from_slice(part);
+        }
+    }
+
+    fn open(&mut self, is_object: bool) {
+        self.depth = self.depth.saturating_add(1);
+        if let Some(bit) = level_bit(self.depth) {
+            if is_object {
+                self.objects |= bit;
+                self.open_objects += 1;
+                if let Some(slot) = self.path.get_mut(self.open_objects - 1) {
+                    *slot = Name::Other;
+                }
+            } else {
+                self.objects &= !bit;
+            }
+        }
+        self.awaits_key = is_object && self.depth <= MAX_DEPTH;
+    }
+
+    fn close(&mut self, cursor: &Cursor<'_>, handler: &mut impl Handler) {
+        if self.depth == 0 {
+            return;
+        }
+        if self.is_in_object() {
+            self.open_objects = self.open_objects.saturating_sub(1);
+        }
+        self.depth -= 1;
+        self.awaits_key = false;
+        self.end_value(cursor, handler);
+        self.is_done = self.depth == 0;
+    }
+
+    fn is_in_object(&self) -> bool {
+        level_bit(self.depth).is_some_and(|bit| self.objects & bit != 0)
+    }
+
+    fn key(&mut self, cursor: &mut Cursor<'_>) {
+        let rest = &cursor.piece[cursor.at..];
+        let end = memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
+        let room = self.key.get_mut(self.key_bytes..).and_then(|key| key.get_mut(..end));
+        if let Some(room) = room {
+            room.copy_from_slice(&rest[..end]);
+        }
+        self.key_bytes = self.key_bytes.saturating_add(end);
+        cursor.at += end + usize::from(end < rest.len());
+        match rest.get(end) {
+            Some(b'"') => {
+                let name = self.key.get(..self.key_bytes).map_or(Name::Other, Name::of);
+                if let Some(slot) =
+                    self.open_objects.checked_sub(1).and_then(|level| self.path.get_mut(level))
+                {
+                    *slot = name;
+                }
+                self.state = State::Structure;
+                self.awaits_key = false;
+            }
+            Some(_) => self.state = State::KeyEscape,
+            None => {}
+        }
+    }
+
+    fn text(&mut self, cursor: &mut Cursor<'_>, handler: &mut impl Handler) {
+        let rest = &cursor.piece[cursor.at..];
+        let end = memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
+        if let Some(run) = &mut self.run {
+            run.add(&rest[..end]);
+        }
+        cursor.at += end + usize::from(end < rest.len());
+        match rest.get(end) {
+            Some(b'"') => {
+                self.state = State::Structure;
+                self.end_value(cursor, handler);
+            }
+            Some(_) => self.state = State::TextEscape,
+            None => {}
+        }
+    }
+
+    fn text_escape(&mut self, cursor: &mut Cursor<'_>) {
+        let is_unicode = cursor.piece[cursor.at] == b'u';
+        cursor.at += 1;
+        if let Some(run) = &mut self.run {
+            if is_unicode { run.add_escaped_character() } else { run.add(b"\n") }
+        }
+        self.state = if is_unicode { State::TextUnicode(4) } else { State::Text };
+    }
+
+    fn scalar(&mut self, cursor: &mut Cursor<'_>, handler: &mut impl Handler) {
+        let rest = &cursor.piece[cursor.at..];
+        let is_end = |b: &u8| {
+            matches!(b, b',' | b'}' | b']' | b':' | b'"' | b'{' | b'[' | b' ' | b'\t' | b'\r' | b'\n')
+        };
+        match rest.iter().position(is_end) {
+            Some(end) => {
+                cursor.at += end;
+                self.state = State::Structure;
+                self.end_value(cursor, handler);
+            }
+            None => cursor.at = cursor.piece.len(),
+        }
+    }
+}
+
+/// The piece in hand.
+struct Cursor<'p> {
+    piece: &'p [u8],
+    at: usize,
+    /// Where what is being kept begins in this piece.
+    keep_from: usize,
+}
+
+/// The bit of a level that is told apart; levels count from one.
+fn level_bit(depth: u32) -> Option<u128> {
+    depth.checked_sub(1).and_then(|level| 1_u128.checked_shl(level))
+}
