@@ -19,6 +19,7 @@ pub trait Counters {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sweep {
     calls: usize,
+    kept: usize,
     latest: TimestampMs,
 }
 
@@ -26,17 +27,18 @@ impl Sweep {
     /// The fewest calls between two sweeps.
     const CALLS_MIN: usize = 256;
 
-    /// Counts one call. True after as many calls as there are counters, which makes a sweep's share
-    /// of a call constant; the caller then drops every counter that
-    /// [is idle](Counter::is_idle) at `now`.
-    pub fn is_due(&mut self, counters: usize, now: TimestampMs) -> bool {
+    /// Counts one call on a collection of `counters`, and sweeps when it is time: after as many
+    /// calls, or as many new counters, as the last sweep had kept. So its share of a call is
+    /// constant, and there are never more than about twice as many counters as are in use.
+    ///
+    /// `drop_idle` drops each counter that [is idle](Counter::is_idle) at `now` and says how many
+    /// it kept.
+    pub fn call(&mut self, now: TimestampMs, counters: usize, drop_idle: impl FnOnce() -> usize) {
         self.calls = self.calls.saturating_add(1);
-        if self.calls < counters.max(Self::CALLS_MIN) {
-            return false;
+        let pace = self.kept.max(Self::CALLS_MIN);
+        if self.calls >= pace || counters >= pace.saturating_mul(2) {
+            *self = Self { calls: 0, kept: drop_idle(), latest: self.latest.max(now) };
         }
-        self.calls = 0;
-        self.latest = self.latest.max(now);
-        true
     }
 
     /// A counter that is not there.

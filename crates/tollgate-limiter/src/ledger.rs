@@ -115,9 +115,10 @@ struct CounterMap {
 
 impl CounterMap {
     fn sweep(&mut self, now: TimestampMs) {
-        if self.sweep.is_due(self.by_key.len(), now) {
+        self.sweep.call(now, self.by_key.len(), || {
             self.by_key.retain(|_, counter| !counter.is_idle(now));
-        }
+            self.by_key.len()
+        });
     }
 }
 

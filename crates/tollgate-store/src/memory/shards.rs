@@ -66,12 +66,13 @@ struct Shard {
 
 impl Shard {
     fn sweep(&mut self, now: TimestampMs) {
-        if self.sweep.is_due(self.by_key.len(), now) {
+        self.sweep.call(now, self.by_key.len(), || {
             self.by_key.retain(|_, counter| !counter.is_idle(now));
             if self.by_key.capacity() / 4 > self.by_key.len() {
                 self.by_key.shrink_to(CAPACITY_KEPT);
             }
-        }
+            self.by_key.len()
+        });
     }
 }
 

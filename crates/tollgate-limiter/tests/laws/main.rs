@@ -1,0 +1,14 @@
+//! The limiter's laws, through its public interface alone.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test may fail; helpers beside test functions are no tests to clippy"
+)]
+
+mod boundaries;
+mod budget;
+mod ledger_model;
+mod period;
+mod protocol;
+mod support;
+mod window;
