@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::error::UsageError;
 use crate::event::Event;
-use file::AppendFile;
+use file::Append;
 use queue::Queue;
 
 /// How the writer batches and what it bounds.
@@ -58,9 +58,12 @@ impl Writer {
     /// # Errors
     /// The file cannot be opened, or the thread cannot be started.
     pub fn open(path: &Path, options: WriterOptions) -> Result<Self, UsageError> {
-        let file = AppendFile::open(path)?;
+        Self::start(file::open(path)?, path, options)
+    }
+
+    fn start(target: impl Append, path: &Path, options: WriterOptions) -> Result<Self, UsageError> {
         let queue = Arc::new(Queue::new(options.waiting_max));
-        thread::spawn(file, Arc::clone(&queue), options)
+        thread::spawn(target, Arc::clone(&queue), options)
             .map_err(|source| UsageError::new(path, "start the writer's thread", source))?;
         Ok(Self { queue, path: path.to_owned(), flush_timeout: options.flush_timeout })
     }
@@ -112,3 +115,6 @@ impl Drop for Writer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,7 +29,10 @@ struct State {
     recorded: u64,
     /// Recorded events that are in the file or given up.
     done: u64,
-    flush: bool,
+    /// This many of the recorded events are not to wait for a batch to fill.
+    flush_to: u64,
+    /// Another attempt is not to wait for its time.
+    retry: bool,
     closing: bool,
     finished: bool,
     /// Failed attempts to write, all in all.
@@ -107,21 +110,16 @@ impl Queue {
     pub(super) fn flush(&self, timeout: Duration) -> io::Result<()> {
         let mut state = self.lock();
         let (target, failures) = (state.recorded, state.failures);
-        if state.done >= target {
-            return Ok(());
+        let waiting = |state: &mut State| state.done < target && state.failures == failures;
+        if waiting(&mut state) {
+            state.flush_to = target;
+            state.retry = true;
+            self.work.notify_one();
         }
-        state.flush = true;
-        self.work.notify_one();
-        let waiting =
-            |state: &mut State| state.done < target && state.failures == failures && !state.finished;
         let (state, _) =
             self.progress.wait_timeout_while(state, timeout, waiting).unwrap_or_else(PoisonError::into_inner);
-        match &state.failure {
-            _ if state.done >= target && !state.finished => Ok(()),
-            Some(failure) => Err(failure.to_error()),
-            None if state.done >= target => Ok(()),
-            None => Err(io::ErrorKind::TimedOut.into()),
-        }
+        let written = state.done >= target && !(state.finished && state.failure.is_some());
+        if written { Ok(()) } else { Err(state.reason()) }
     }
 
     /// Ends the thread, after a last attempt to write.
@@ -133,22 +131,20 @@ impl Queue {
             .progress
             .wait_timeout_while(state, timeout, |state| !state.finished)
             .unwrap_or_else(PoisonError::into_inner);
-        match &state.failure {
-            Some(failure) => Err(failure.to_error()),
-            None if state.finished => Ok(()),
-            None => Err(io::ErrorKind::TimedOut.into()),
-        }
+        let written = state.finished && state.failure.is_none();
+        if written { Ok(()) } else { Err(state.reason()) }
     }
 
     /// For the thread: waits for events, then for `batch` for more of them. `spare` becomes the list
     /// that is filled next.
     pub(super) fn take(&self, batch: Duration, spare: Vec<Event>) -> Work {
-        let idle = |state: &mut State| state.events.is_empty() && !state.flush && !state.closing;
+        let idle = |state: &mut State| state.events.is_empty() && !state.closing;
         let state = self.work.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
-        let early = |state: &mut State| !state.flush && !state.closing && state.events.len() < self.wake_at;
+        let early = |state: &mut State| {
+            state.done >= state.flush_to && !state.closing && state.events.len() < self.wake_at
+        };
         let (mut state, _) =
             self.work.wait_timeout_while(state, batch, early).unwrap_or_else(PoisonError::into_inner);
-        state.flush = false;
         let events = std::mem::replace(&mut state.events, spare);
         state.taken = events.len();
         Work { events, last: state.closing }
@@ -157,7 +153,8 @@ impl Queue {
     /// For the thread: the taken events are written.
     pub(super) fn written(&self) {
         let mut state = self.lock();
-        state.taken_done();
+        state.done = state.done.saturating_add(u64::try_from(state.taken).unwrap_or(u64::MAX));
+        state.taken = 0;
         state.dropping = false;
         if state.failure.take().is_some() {
             tracing::info!(dropped = self.dropped(), "the usage file can be written again");
@@ -174,11 +171,12 @@ impl Queue {
             tracing::error!(%error, "usage events cannot be written; they are kept for another attempt");
         }
         state.failure = Some(Failure { kind: error.kind(), message: error.to_string() });
+        // Whoever asked before now has this attempt's answer.
+        state.retry = false;
         self.progress.notify_all();
-        let waiting = |state: &mut State| !state.flush && !state.closing;
-        let (mut state, _) =
+        let waiting = |state: &mut State| !state.retry && !state.closing;
+        let (state, _) =
             self.work.wait_timeout_while(state, retry, waiting).unwrap_or_else(PoisonError::into_inner);
-        state.flush = false;
         !state.closing
     }
 
@@ -203,8 +201,8 @@ impl Queue {
 }
 
 impl State {
-    fn taken_done(&mut self) {
-        self.done = self.done.saturating_add(u64::try_from(self.taken).unwrap_or(u64::MAX));
-        self.taken = 0;
+    /// Why something is not written: the error there is, or that it takes too long.
+    fn reason(&self) -> io::Error {
+        self.failure.as_ref().map_or_else(|| io::ErrorKind::TimedOut.into(), Failure::to_error)
     }
 }

@@ -1,0 +1,90 @@
+//! Files that the writer opens.
+
+use std::fs::{self, OpenOptions};
+
+use tollgate_usage::{Event, ReplaySummary, Writer, WriterOptions};
+
+use crate::common::{line, read, usage};
+
+#[test]
+fn a_file_torn_at_any_byte_loses_one_line_at_most() {
+    let first = line(&Event::Usage(usage("first")));
+    let whole = format!("{first}{}", line(&Event::Usage(usage("second"))));
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("usage.jsonl");
+    for end in (first.len()..=whole.len()).step_by(3).chain([whole.len() - 1, whole.len()]) {
+        fs::write(&path, &whole.as_bytes()[..end]).unwrap();
+        let writer = Writer::open(&path, WriterOptions::default()).unwrap();
+        writer.record(Event::Usage(usage("third")));
+        writer.close().unwrap();
+        let (summary, events) = read(&path).unwrap();
+        let ids: Vec<_> = events.iter().map(|(id, _)| &**id).collect();
+        // The second event counts when only its line break was lost.
+        let (expected, skipped): (&[_], _) = match end {
+            _ if end >= whole.len() - 1 => (&["first", "second", "third"], 0),
+            _ => (&["first", "third"], u64::from(end > first.len())),
+        };
+        assert_eq!(ids, expected, "{end}");
+        assert_eq!((summary.skipped_lines, summary.torn_tail), (skipped, false), "{end}");
+    }
+}
+
+#[test]
+fn recorded_events_are_readable_after_a_flush_while_the_writer_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("usage.jsonl");
+    let writer = Writer::open(&path, WriterOptions::default()).unwrap();
+    for id in ["a", "b", "c"] {
+        writer.record(Event::Usage(usage(id)));
+        writer.flush().unwrap();
+        let (summary, events) = read(&path).unwrap();
+        assert_eq!(events.last().map(|(last, _)| &**last), Some(id));
+        assert_eq!(
+            summary,
+            ReplaySummary { events: u64::try_from(events.len()).unwrap(), ..ReplaySummary::default() }
+        );
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_opened_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let error = Writer::open(directory.path(), WriterOptions::default()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with(&format!("usage file {}: open for appending: ", directory.path().display()))
+    );
+    let error = Writer::open(&directory.path().join("no/such"), WriterOptions::default()).unwrap_err();
+    assert!(error.is_missing());
+}
+
+#[test]
+fn a_file_that_was_moved_away_is_written_to_its_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, moved) = (directory.path().join("usage.jsonl"), directory.path().join("moved"));
+    let writer = Writer::open(&path, WriterOptions::default()).unwrap();
+    writer.record(Event::Usage(usage("before")));
+    writer.flush().unwrap();
+    fs::rename(&path, &moved).unwrap();
+    writer.record(Event::Usage(usage("after")));
+    writer.close().unwrap();
+    assert_eq!(read(&moved).unwrap().0.events, 2);
+    assert!(!path.exists());
+}
+
+#[test]
+fn what_others_append_is_kept() {
+    use std::io::Write as _;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("usage.jsonl");
+    let writer = Writer::open(&path, WriterOptions::default()).unwrap();
+    writer.record(Event::Usage(usage("one")));
+    writer.flush().unwrap();
+    let mut other = OpenOptions::new().append(true).open(&path).unwrap();
+    other.write_all(line(&Event::Usage(usage("other"))).as_bytes()).unwrap();
+    writer.record(Event::Usage(usage("two")));
+    writer.close().unwrap();
+    let ids: Vec<_> = read(&path).unwrap().1.into_iter().map(|(id, _)| id).collect();
+    assert_eq!(ids, ["one", "other", "two"]);
+}
