@@ -4,6 +4,8 @@
 //! It knows nothing of providers, prices or HTTP.
 
 mod clock;
+#[cfg(feature = "testing")]
+pub mod contract;
 mod error;
 mod future;
 #[cfg(feature = "testing")]

@@ -117,3 +117,24 @@ impl Counters for Locked<'_> {
         changed
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        panic,
+        sync::{Mutex, PoisonError},
+    };
+
+    use super::lock;
+
+    #[test]
+    fn a_poisoned_lock_does_not_reach_callers() {
+        let mutex = Mutex::new(7);
+        let died = panic::catch_unwind(|| {
+            let _held = mutex.lock().unwrap_or_else(PoisonError::into_inner);
+            panic!("while it holds the lock");
+        });
+        assert!(died.is_err() && mutex.is_poisoned());
+        assert_eq!(*lock(&mutex), 7);
+    }
+}
