@@ -22,6 +22,9 @@ mod rates;
 mod raw;
 mod reserve;
 mod table;
+#[cfg(test)]
+#[expect(clippy::arithmetic_side_effects, reason = "an overflow in a test fails the test")]
+mod tests;
 mod usage;
 
 pub use batch::{Unpriced, UsageFields, price_usage};

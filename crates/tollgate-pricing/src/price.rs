@@ -9,7 +9,8 @@ use crate::rates::{Factor, Origin, Steps, quantities};
 use crate::usage::Usage;
 
 /// Names that mean the standard price. What providers answer, or are asked, where nothing special holds.
-const STANDARD_NAMES: [&str; 6] = ["", "standard", "default", "auto", "global", "not_available"];
+const STANDARD_NAMES: [&str; 7] =
+    ["", "standard", "standard_only", "default", "auto", "global", "not_available"];
 
 /// The prices of one model from one day on.
 #[derive(Clone, Debug)]
@@ -143,7 +144,7 @@ pub(crate) fn is_standard(tier: &str) -> bool {
 
 /// What a quantity costs. Whole pico-USD except for parts of minutes and odd factors, which round up.
 pub(crate) fn cost(class: Class, quantity: u64, rate: u64, factor: Factor) -> PicoUsd {
-    // 64 bits times a rate of at most 44 bits leaves room for a factor of 20 bits.
+    // A token count of 64 bits, a rate of 34 and a factor of 27 fit; what does not is beyond all money.
     let product = u128::from(quantity).saturating_mul(u128::from(rate));
     let divisor = class.unit().counted_per_rate();
     if factor == Factor::ONE && divisor == 1 {

@@ -44,7 +44,7 @@ impl ModelPrice {
     ///
     /// Those are: the tier asked for and the standard price, as a provider may serve a request in the
     /// standard tier instead; for a tier without prices all that the row knows; and each context step
-    /// that the estimate plus an eighth of it passes. Cache reads never lower the bound.
+    /// that the estimate plus an eighth of it passes. Nothing is expected to come from a cache.
     pub fn reserve(&self, request: &ReserveRequest<'_>) -> PicoUsd {
         let selected = self.select(request.tier);
         let (tiers, factor): (&[_], _) = if selected.unknown {
@@ -73,16 +73,19 @@ impl ModelPrice {
         let applies = |class: &Class| match class {
             Class::CacheWrite => written >= CacheWrite::FiveMinutes,
             Class::CacheWrite1h => written >= CacheWrite::OneHour,
-            Class::AudioInput | Class::AudioOutput => request.audio,
+            Class::AudioInput | Class::CachedAudioInput | Class::AudioOutput => request.audio,
             _ => true,
         };
         let dearest = |classes: &[Class]| {
             classes.iter().filter(|class| applies(class)).map(|class| rates.get(*class).0).max().unwrap_or(0)
         };
+        // A cache read is cheaper in every price list there is; if one says otherwise it is believed.
         let input = dearest(&[
             Class::Input,
             Class::ImageInput,
             Class::AudioInput,
+            Class::CacheRead,
+            Class::CachedAudioInput,
             Class::CacheWrite,
             Class::CacheWrite1h,
         ]);

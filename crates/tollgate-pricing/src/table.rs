@@ -135,26 +135,21 @@ fn ambiguous(name: &str, rows: &[Row], first: usize, second: usize) -> PriceErro
     PriceError::Ambiguous { name: name.to_owned(), first: id(first), second: id(second) }
 }
 
-/// The id before a date at its end.
+/// The id before a date at its end: `-20260901`, `@20260901` or `-2026-09-01`.
 fn without_date(model: &str) -> Option<&str> {
-    let is_date = |digits: &[u8]| {
-        let [b'2', b'0', _, _, m1, m2, d1, d2] = digits else { return false };
-        digits.iter().all(u8::is_ascii_digit)
-            && (b"01"..=b"12").contains(&&[*m1, *m2])
-            && (b"01"..=b"31").contains(&&[*d1, *d2])
+    let cut = |len: usize| model.split_at_checked(model.len().checked_sub(len)?);
+    let (name, tail) = match cut(9) {
+        Some((name, tail)) if tail.starts_with(['-', '@']) => (name, tail),
+        _ => cut(11)?,
     };
-    let cut = |len: usize, separators: &[u8]| {
-        let (name, tail) = model.split_at_checked(model.len().checked_sub(len)?)?;
-        let (separator, date) = tail.as_bytes().split_first()?;
-        let mut digits = date.to_vec();
-        if len == 11 {
-            // 2026-09-01
-            if digits.get(4) != Some(&b'-') || digits.get(7) != Some(&b'-') {
-                return None;
-            }
-            digits.retain(|byte| *byte != b'-');
+    let is_date = match *tail.as_bytes() {
+        [b'-' | b'@', b'2', b'0', y3, y4, m1, m2, d1, d2]
+        | [b'-', b'2', b'0', y3, y4, b'-', m1, m2, b'-', d1, d2] => {
+            [y3, y4, m1, m2, d1, d2].iter().all(u8::is_ascii_digit)
+                && (*b"01"..=*b"12").contains(&[m1, m2])
+                && (*b"01"..=*b"31").contains(&[d1, d2])
         }
-        (separators.contains(separator) && is_date(&digits) && !name.is_empty()).then_some(name)
+        _ => false,
     };
-    cut(9, b"-@").or_else(|| cut(11, b"-"))
+    (is_date && !name.is_empty()).then_some(name)
 }

@@ -105,10 +105,12 @@ pub(super) fn token_field(name: &str) -> Option<PriceField<'static>> {
     Some(PriceField { class, above, tier })
 }
 
-/// The field's name without its tier and context step.
+/// The field's name without its tier and context step, for a note.
 pub(super) fn kind(name: &str) -> &str {
-    let mut tiers = TIERS.iter().map(|(end, _)| *end).chain([DECISIONS]);
-    let untiered = tiers.find_map(|tier| name.strip_suffix(tier)?.strip_suffix('_'));
+    if name.ends_with(DECISIONS) {
+        return DECISIONS;
+    }
+    let untiered = TIERS.iter().find_map(|(end, _)| name.strip_suffix(end)?.strip_suffix('_'));
     let name = untiered.unwrap_or(name);
     match name.strip_suffix("k_tokens").and_then(|stepped| stepped.rsplit_once("_above_")) {
         Some((start, _)) => start,
