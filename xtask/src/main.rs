@@ -1,5 +1,6 @@
 //! Tasks for working on the project: `cargo xtask <task>`.
 
+mod bench;
 mod prices;
 mod test;
 mod tidy;
@@ -18,6 +19,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Measure what the proxy costs beside one that only passes on.
+    Bench(bench::Arguments),
     /// Import a public price map into the price table.
     Prices(prices::Arguments),
     /// Run every check and test, installing what they need.
@@ -28,6 +31,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().task {
+        Task::Bench(arguments) => bench::run(root(), &arguments).map_err(Into::into),
         Task::Prices(arguments) => prices::run(&arguments),
         Task::Test(arguments) => test::run(root(), &arguments),
         Task::Tidy => tidy::run(root()),

@@ -1,0 +1,160 @@
+//! What is measured: the upstream itself and the proxies in front of it.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::child::{PROXY_CORE, Process, free_addr, on_core};
+use super::workload::CLIENT_KEY;
+
+pub(crate) const DIRECT: &str = "direct";
+pub(crate) const PASS_THROUGH: &str = "pass-through";
+pub(crate) const NGINX: &str = "nginx";
+pub(crate) const TOLLGATE: &str = "tollgate";
+
+/// A way to the upstream.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) name: &'static str,
+    pub(crate) addr: SocketAddr,
+    /// The proxy; nothing for the way without one.
+    pub(crate) process: Option<Process>,
+}
+
+impl Target {
+    /// No proxy at all.
+    pub(crate) fn direct(upstream: SocketAddr) -> Self {
+        Self { name: DIRECT, addr: upstream, process: None }
+    }
+
+    /// The proxy that does nothing else.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub(crate) fn pass_through(program: &Path, upstream: SocketAddr) -> Result<Self, String> {
+        let mut command = on_core(PROXY_CORE, program);
+        let process = Process::announcing(command.args(["bench", "pass-through", &upstream.to_string()]))?;
+        Ok(Self::proxy(PASS_THROUGH, process))
+    }
+
+    /// nginx with one worker, pooled connections to the upstream and no buffering of answers.
+    ///
+    /// # Errors
+    /// It is not installed or does not start.
+    pub(crate) fn nginx(upstream: SocketAddr, dir: &Path) -> Result<Self, String> {
+        let addr = free_addr()?;
+        let config = dir.join("nginx.conf");
+        write(&config, &nginx_config(addr, upstream, dir))?;
+        let mut command = on_core(PROXY_CORE, Path::new("nginx"));
+        command.arg("-p").arg(dir).arg("-c").arg(&config).arg("-e").arg(dir.join("error.log"));
+        find("nginx")?;
+        Ok(Self::proxy(NGINX, Process::listening(&mut command, addr, &dir.join("nginx.out"))?))
+    }
+
+    /// Tollgate with rate limits and a hard budget, all of them too large to refuse anything.
+    ///
+    /// # Errors
+    /// The binary has not been built or does not start.
+    pub(crate) fn tollgate(program: &Path, upstream: SocketAddr, dir: &Path) -> Result<Self, String> {
+        if !program.exists() {
+            return Err(format!("{} has not been built", program.display()));
+        }
+        let (addr, admin) = (free_addr()?, free_addr()?);
+        let config = dir.join("tollgate.toml");
+        write(&config, &tollgate_config(addr, admin, upstream, &dir.join("usage.jsonl")))?;
+        let mut command = on_core(PROXY_CORE, program);
+        command.arg("serve").arg("--config").arg(&config).env(PROVIDER_KEY_ENV, "tollgate-bench-provider");
+        command.env_remove("RUST_LOG");
+        Ok(Self::proxy(TOLLGATE, Process::listening(&mut command, addr, &dir.join("tollgate.out"))?))
+    }
+
+    fn proxy(name: &'static str, process: Process) -> Self {
+        Self { name, addr: process.addr, process: Some(process) }
+    }
+}
+
+const PROVIDER_KEY_ENV: &str = "TOLLGATE_BENCH_PROVIDER_KEY";
+
+fn nginx_config(listen: SocketAddr, upstream: SocketAddr, dir: &Path) -> String {
+    let dir = dir.display();
+    format!(
+        "daemon off;
+master_process off;
+worker_processes 1;
+pid {dir}/nginx.pid;
+events {{ worker_connections 1024; }}
+http {{
+    access_log off;
+    tcp_nodelay on;
+    keepalive_requests 1000000000;
+    client_body_buffer_size 64k;
+    client_body_temp_path {dir}/body;
+    proxy_temp_path {dir}/proxy;
+    fastcgi_temp_path {dir}/fastcgi;
+    uwsgi_temp_path {dir}/uwsgi;
+    scgi_temp_path {dir}/scgi;
+    upstream provider {{
+        server {upstream};
+        keepalive 128;
+        keepalive_requests 1000000000;
+    }}
+    server {{
+        listen {listen};
+        location / {{
+            proxy_pass http://provider;
+            proxy_http_version 1.1;
+            proxy_set_header Connection \"\";
+            proxy_buffering off;
+        }}
+    }}
+}}
+"
+    )
+}
+
+fn tollgate_config(listen: SocketAddr, admin: SocketAddr, upstream: SocketAddr, usage: &Path) -> String {
+    let hash: String = Sha256::digest(CLIENT_KEY).iter().map(|byte| format!("{byte:02x}")).collect();
+    let usage = usage.display();
+    format!(
+        r#"[server]
+listen = "{listen}"
+admin_listen = "{admin}"
+
+[usage]
+file = "{usage}"
+
+[[providers]]
+id = "anthropic"
+protocol = "anthropic"
+base_url = "http://{upstream}"
+api_key_env = "{PROVIDER_KEY_ENV}"
+
+[[tenants]]
+id = "bench"
+requests_per_minute = 1_000_000_000
+tokens_per_minute = 9_000_000_000
+
+[[tenants.budgets]]
+window = "month"
+limit_usd = 1_000_000
+mode = "hard"
+
+[[tenants.keys]]
+id = "bench"
+hash = "sha256:{hash}"
+"#
+    )
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Whether a program is installed; `taskset` would only say so by ending.
+fn find(program: &str) -> Result<PathBuf, String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|dir| dir.join(program)).find(|path| path.is_file());
+    found.ok_or_else(|| format!("{program} is not installed"))
+}
