@@ -1,2 +1,37 @@
 //! The `tollgate` command.
-fn main() {}
+
+mod check;
+mod cli;
+mod demo;
+mod key;
+mod mock;
+mod price;
+mod serve;
+mod signals;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command, KeyCommand};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Serve(args) => serve::run(&args),
+        Command::Demo(args) => demo::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Key { command: KeyCommand::New(args) } => key::new(&args),
+        Command::Price(args) => price::run(&args),
+        Command::Mock(args) => mock::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("tollgate: {}", failure.message);
+            ExitCode::from(failure.code)
+        }
+    }
+}

@@ -31,7 +31,8 @@ mod tests {
         for (protocol, call) in
             [(Protocol::Anthropic, Call::Messages), (Protocol::OpenAi, Call::ChatCompletions)]
         {
-            let event = stream_error_event(protocol, ErrorKind::UpstreamUnreachable, "code", "broke off", "id");
+            let event =
+                stream_error_event(protocol, ErrorKind::UpstreamUnreachable, "code", "broke off", "id");
             assert!(event.ends_with("\n\n") && !event.contains("[DONE]"));
             let mut meter = Meter::new(Endpoint { protocol, call }, &RequestFacts::default(), true);
             meter.feed(event.as_bytes());

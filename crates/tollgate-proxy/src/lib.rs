@@ -1,1 +1,241 @@
-//! The hyper service: route, authenticate, inspect, admit, forward, meter, settle.
+//! The proxy: a request's way from a client to a provider and back.
+//!
+//! It routes, authenticates, inspects, admits, forwards, meters and settles. What a request costs is
+//! decided by `tollgate-pricing`, whether it may be paid by `tollgate-store`; what providers say is
+//! read by `tollgate-providers`. This crate moves the bytes and keeps one promise: an admitted call
+//! is settled exactly once, whatever happens to it.
+//!
+//! A [`Setup`] is made from a configuration, a store is filled with what was spent before
+//! ([`Setup::restore`]), and [`Setup::start`] opens the listeners. [`Proxy::stop`] drains.
+
+mod admin;
+mod admit;
+mod amounts;
+mod app;
+mod auth;
+mod body;
+mod call;
+mod error;
+mod headers;
+mod listen;
+mod metrics;
+mod policy;
+mod refuse;
+mod relay;
+mod restore;
+mod route;
+mod server;
+mod service;
+mod settle;
+mod stall;
+mod tls;
+mod upstream;
+
+use std::{
+    fmt,
+    net::SocketAddr,
+    num::NonZeroUsize,
+    sync::{Arc, atomic::AtomicU64},
+    thread::JoinHandle,
+};
+
+use tokio::sync::Semaphore;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tollgate_config::{Config, Provider};
+use tollgate_pricing::PriceTable;
+use tollgate_store::{Clock, MemoryStore, Store};
+use tollgate_usage::{ReplaySummary, UsageError, Writer, WriterOptions};
+
+use crate::{app::App, metrics::Metrics, policy::Policy, server::Shared, upstream::Upstream};
+
+pub use error::StartError;
+
+/// A configuration, compiled and ready to be started.
+#[derive(Debug)]
+pub struct Setup {
+    config: Config,
+    policy: Policy,
+}
+
+impl Setup {
+    /// Compiles `config` with the price table it names.
+    pub fn new(config: Config, prices: Arc<PriceTable>) -> Self {
+        let policy = Policy::new(&config, prices);
+        Self { config, policy }
+    }
+
+    /// Reads the usage file and brings what was spent in the current periods back into `store`.
+    ///
+    /// `progress` is called with the bytes read and the bytes there are. A file that does not exist
+    /// is an empty one.
+    ///
+    /// # Errors
+    ///
+    /// The file exists and cannot be read.
+    pub fn restore(
+        &self,
+        store: &MemoryStore,
+        progress: impl FnMut(u64, u64),
+    ) -> Result<ReplaySummary, UsageError> {
+        restore::restore(&self.config.usage.file, &self.policy, store, progress)
+    }
+
+    /// Opens both listeners and starts `workers` threads.
+    ///
+    /// # Errors
+    ///
+    /// A listener, a worker, a CA file or the usage file cannot be used.
+    pub fn start(
+        self,
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        workers: NonZeroUsize,
+    ) -> Result<Proxy, StartError> {
+        let Self { config, policy } = self;
+        let usage = Writer::open(&config.usage.file, WriterOptions::default())?;
+        let metrics = Metrics::new(config.tenants.iter().map(|tenant| &tenant.id));
+        let app = Arc::new(App {
+            policy,
+            store,
+            clock,
+            usage,
+            metrics,
+            max_body_bytes: config.server.max_body_bytes,
+            drain: config.reservation.drain,
+            tasks: TaskTracker::new(),
+        });
+        let shared = Arc::new(Shared {
+            app,
+            connections: Arc::new(Semaphore::new(config.server.max_connections.min(Semaphore::MAX_PERMITS))),
+            header_timeout: config.server.header_timeout,
+            drain: config.server.drain,
+            stop: CancellationToken::new(),
+            cut: AtomicU64::new(0),
+        });
+        let ended = CancellationToken::new();
+        let (admin, admin_address) = start_admin(config.server.admin_listen, &shared, &ended)?;
+        let (workers, address) = start_workers(&config, &shared, workers)?;
+        Ok(Proxy { shared, ended, address, admin_address, workers, admin: Some(admin) })
+    }
+}
+
+fn start_workers(
+    config: &Config,
+    shared: &Arc<Shared>,
+    count: NonZeroUsize,
+) -> Result<(Vec<JoinHandle<()>>, SocketAddr), StartError> {
+    let address = config.server.listen;
+    let at = |source| StartError::Listen { address, source };
+    let listeners = listen::listeners(address, count.get()).map_err(at)?;
+    let bound = match listeners.first() {
+        Some(listener) => listener.local_addr().map_err(at)?,
+        None => address,
+    };
+    let mut workers = Vec::with_capacity(listeners.len());
+    for (index, listener) in listeners.into_iter().enumerate() {
+        let upstreams = config.providers.iter().map(upstream).collect::<Result<_, _>>()?;
+        workers.push(server::spawn(index, listener, shared.clone(), upstreams)?);
+    }
+    Ok((workers, bound))
+}
+
+fn upstream(provider: &Provider) -> Result<Upstream, StartError> {
+    Upstream::new(provider, tls::client_config(provider.ca_pem.as_deref())?)
+}
+
+fn start_admin(
+    address: SocketAddr,
+    shared: &Arc<Shared>,
+    ended: &CancellationToken,
+) -> Result<(JoinHandle<()>, SocketAddr), StartError> {
+    let at = |source| StartError::Listen { address, source };
+    let listener = listen::listeners(address, 1).map_err(at)?.remove(0);
+    let bound = listener.local_addr().map_err(at)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Worker)?;
+    let (shared, ended) = (shared.clone(), ended.clone());
+    let serve = move || {
+        runtime.block_on(async move {
+            match tokio::net::TcpListener::from_std(listener) {
+                Ok(listener) => admin::run(listener, shared, ended).await,
+                Err(error) => tracing::error!(%error, "the admin listener cannot be used"),
+            }
+        });
+    };
+    let thread =
+        std::thread::Builder::new().name("admin".to_owned()).spawn(serve).map_err(StartError::Worker)?;
+    Ok((thread, bound))
+}
+
+/// A running proxy. Dropping it stops it without waiting for open requests.
+pub struct Proxy {
+    shared: Arc<Shared>,
+    ended: CancellationToken,
+    address: SocketAddr,
+    admin_address: SocketAddr,
+    workers: Vec<JoinHandle<()>>,
+    admin: Option<JoinHandle<()>>,
+}
+
+impl Proxy {
+    /// Where clients connect.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where health and metrics are.
+    pub const fn admin_address(&self) -> SocketAddr {
+        self.admin_address
+    }
+
+    /// Waits until everything recorded so far is in the usage file. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written.
+    pub fn flush_usage(&self) -> Result<(), UsageError> {
+        self.shared.app.usage.flush()
+    }
+
+    /// Stops accepting, lets open requests finish for up to `server.drain_seconds`, settles them,
+    /// writes the last events. Blocks until all of that is done.
+    ///
+    /// # Errors
+    ///
+    /// The last events could not be written.
+    pub fn stop(mut self) -> Result<Stopped, UsageError> {
+        self.shared.stop.cancel();
+        for worker in self.workers.drain(..) {
+            if worker.join().is_err() {
+                tracing::error!("a worker ended with a panic");
+            }
+        }
+        let closed = self.shared.app.usage.close();
+        self.ended.cancel();
+        if self.admin.take().is_some_and(|admin| admin.join().is_err()) {
+            tracing::error!("the admin listener ended with a panic");
+        }
+        closed?;
+        Ok(Stopped { connections_cut: self.shared.cut.load(std::sync::atomic::Ordering::Relaxed) })
+    }
+}
+
+/// How a stop went.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Stopped {
+    /// Connections that outlasted the drain and were cut; their calls were settled as broken off.
+    pub connections_cut: u64,
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.stop.cancel();
+        self.ended.cancel();
+    }
+}
+
+impl fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Proxy").field("address", &self.address).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,154 @@
+//! The command line: what can be typed, and what a failure exits with.
+
+use std::{fmt::Display, net::SocketAddr, path::PathBuf};
+
+use clap::{Args, Parser, Subcommand};
+
+/// Refused input or a failed check.
+const EXIT_REFUSED: u8 = 1;
+
+/// A configuration that cannot be used (`EX_CONFIG` of sysexits).
+const EXIT_CONFIG: u8 = 78;
+
+/// A proxy that decides before each LLM call whether it may be paid for.
+#[derive(Debug, Parser)]
+#[command(name = "tollgate", version, about)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the proxy.
+    Serve(ConfigArgs),
+    /// Show the proxy at work on a provider of its own: no key, no network, no set-up.
+    Demo(DemoArgs),
+    /// Check a configuration and print every key's effective limits.
+    Check(ConfigArgs),
+    /// Virtual keys.
+    Key {
+        #[command(subcommand)]
+        command: KeyCommand,
+    },
+    /// The cost of a usage, line by line.
+    Price(PriceArgs),
+    /// Run the mock provider alone.
+    #[command(hide = true)]
+    Mock(MockArgs),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ConfigArgs {
+    /// The configuration file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DemoArgs {
+    /// End after the calls instead of staying up.
+    #[arg(long)]
+    pub(crate) once: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeyCommand {
+    /// Make a key: prints it once, with the lines for the configuration.
+    New(KeyArgs),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct KeyArgs {
+    /// The key's name in the configuration.
+    #[arg(long, default_value = "new")]
+    pub(crate) id: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct PriceArgs {
+    /// The model.
+    #[arg(required_unless_present = "batch")]
+    pub(crate) model: Option<String>,
+    /// Price JSON lines `{"model":…,"usage":{…},"service_tier":…}` from a file; `-` reads standard input.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "json", "tier"])]
+    pub(crate) batch: Option<PathBuf>,
+    /// A price table to use instead of the compiled-in one.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) table: Option<PathBuf>,
+    /// The service tier, such as `batch` or `priority`.
+    #[arg(long)]
+    pub(crate) tier: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) usage: UsageArgs,
+}
+
+/// A usage, class by class. `reasoning`, audio and image numbers are parts of `input` and `output`.
+#[derive(Args, Debug)]
+pub(crate) struct UsageArgs {
+    /// Input tokens that are neither read from nor written to a cache.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) input: u64,
+    /// Output tokens, reasoning included.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) output: u64,
+    /// Input tokens read from a cache.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) cache_read: u64,
+    /// Input tokens written to a cache for five minutes.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) cache_write: u64,
+    /// Input tokens written to a cache for one hour.
+    #[arg(long = "cache-write-1h", value_name = "N", default_value_t = 0)]
+    pub(crate) cache_write_1h: u64,
+    /// Reasoning tokens within the output.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) reasoning: u64,
+    /// Audio tokens within the input.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) audio_input: u64,
+    /// Audio tokens within the output.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) audio_output: u64,
+    /// Image tokens within the input.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) image_input: u64,
+    /// Image tokens within the output.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) image_output: u64,
+    /// Web searches the provider ran.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) web_searches: u64,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct MockArgs {
+    /// Where to listen.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    pub(crate) listen: SocketAddr,
+    /// Print `listening on http://…` once it serves.
+    #[arg(long)]
+    pub(crate) print_address: bool,
+}
+
+/// Why a command did not do what it should.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) message: String,
+    pub(crate) code: u8,
+}
+
+impl Failure {
+    /// Refused input, a failed check, a port in use.
+    pub(crate) fn refused(message: impl Display) -> Self {
+        Self { message: message.to_string(), code: EXIT_REFUSED }
+    }
+
+    /// A configuration that cannot be used.
+    pub(crate) fn config(message: impl Display) -> Self {
+        Self { message: message.to_string(), code: EXIT_CONFIG }
+    }
+}

@@ -1,0 +1,102 @@
+//! The second listener: health, readiness, metrics.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{net::TcpListener, sync::Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use crate::{app::App, server::Shared};
+
+/// The most connections at a time: this listener is for a few scrapers and probes.
+const CONNECTIONS_MAX: usize = 64;
+
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Serves until `ended`: health is answered while the proxy drains, so that it can be watched.
+pub(crate) async fn run(listener: TcpListener, shared: Arc<Shared>, ended: CancellationToken) {
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let next = async {
+            let permit = permits.clone().acquire_owned().await.ok()?;
+            Some((permit, listener.accept().await.ok()?.0))
+        };
+        let accepted = tokio::select! {
+            accepted = next => accepted,
+            () = ended.cancelled() => return,
+        };
+        let Some((permit, stream)) = accepted else { continue };
+        let (shared, ended) = (shared.clone(), ended.clone());
+        tokio::spawn(async move {
+            let service = service_fn(move |request| {
+                let answer = answer(&shared, &request);
+                async move { Ok::<_, Infallible>(answer) }
+            });
+            let connection = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEADER_TIMEOUT)
+                .serve_connection(TokioIo::new(stream), service);
+            tokio::select! {
+                _ = connection => {}
+                () = ended.cancelled() => {}
+            }
+            drop(permit);
+        });
+    }
+}
+
+fn answer(shared: &Shared, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return json(StatusCode::METHOD_NOT_ALLOWED, r#"{"error":"use GET"}"#);
+    }
+    match request.uri().path() {
+        "/healthz" => json(StatusCode::OK, r#"{"status":"ok"}"#),
+        "/readyz" => ready(shared),
+        "/metrics" => metrics(&shared.app),
+        _ => {
+            json(StatusCode::NOT_FOUND, r#"{"error":"not found: /healthz, /readyz and /metrics are served"}"#)
+        }
+    }
+}
+
+/// Ready from the first accepted request until the stop signal. An outage of the usage file is told
+/// but does not take the proxy out of rotation (ADR 0020).
+fn ready(shared: &Shared) -> Response<Full<Bytes>> {
+    let usage = if shared.app.usage.healthy() { "ok" } else { "failing" };
+    let (status, word) = if shared.stop.is_cancelled() {
+        (StatusCode::SERVICE_UNAVAILABLE, "draining")
+    } else {
+        (StatusCode::OK, "ready")
+    };
+    json(status, format!(r#"{{"status":"{word}","store":"ok","usage":"{usage}"}}"#))
+}
+
+fn metrics(app: &App) -> Response<Full<Bytes>> {
+    let mut text = app.metrics.encode();
+    let dropped = app.usage.dropped();
+    // The registry's text ends with an end mark that nothing may follow.
+    let end = text.rfind("# EOF").unwrap_or(text.len());
+    text.insert_str(
+        end,
+        &format!(
+            "# HELP tollgate_usage_events_dropped Usage events lost because the file could not be written.\n\
+             # TYPE tollgate_usage_events_dropped counter\n\
+             tollgate_usage_events_dropped_total {dropped}\n"
+        ),
+    );
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+fn json(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

@@ -1,0 +1,29 @@
+//! What every worker shares: the policy, the store, the clock, the usage writer, metrics.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use tokio_util::task::TaskTracker;
+use tollgate_store::{Clock, Store};
+use tollgate_usage::Writer;
+
+use crate::{metrics::Metrics, policy::Policy};
+
+/// The proxy's shared parts.
+pub(crate) struct App {
+    pub(crate) policy: Policy,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) usage: Writer,
+    pub(crate) metrics: Metrics,
+    pub(crate) max_body_bytes: usize,
+    /// How long an answer is read on after its client has left.
+    pub(crate) drain: Duration,
+    /// Work that goes on after its request: drains, and settlements that wait for the store.
+    pub(crate) tasks: TaskTracker,
+}
+
+impl fmt::Debug for App {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("App").finish_non_exhaustive()
+    }
+}

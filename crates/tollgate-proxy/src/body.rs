@@ -1,0 +1,131 @@
+//! Bodies: the request's, read with bounds; the response's, one of two kinds.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use tollgate_providers::ErrorKind;
+
+use crate::{
+    refuse::Refused,
+    relay::{Relay, RelayError},
+};
+
+/// How long a client may pause within its body.
+const BODY_PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// What a response carries.
+#[derive(Debug)]
+pub(crate) enum Body {
+    /// An answer of our own.
+    Whole(Full<Bytes>),
+    /// A provider's answer on its way through.
+    Relay(Box<Relay>),
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = RelayError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        match self.get_mut() {
+            Self::Whole(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
+            Self::Relay(relay) => relay.poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(body) => body.is_end_stream(),
+            Self::Relay(relay) => relay.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(body) => body.size_hint(),
+            Self::Relay(relay) => relay.size_hint(),
+        }
+    }
+}
+
+/// Reads a request's body, at most `max_bytes` of it.
+pub(crate) async fn read(mut body: Incoming, max_bytes: usize) -> Result<Bytes, Refused> {
+    let announced = body.size_hint().lower();
+    if announced > max_bytes as u64 {
+        return Err(too_large(max_bytes));
+    }
+    let Some(first) = next_data(&mut body).await? else { return Ok(Bytes::new()) };
+    let mut whole = Whole { bytes: BytesMut::new(), max_bytes };
+    let Some(second) = next_data(&mut body).await? else {
+        whole.check(first.len())?;
+        return Ok(first);
+    };
+    // At most `max_bytes`, as checked above; exact where the request has a content-length.
+    whole.bytes.reserve(usize::try_from(announced).unwrap_or(0));
+    whole.push(&first)?;
+    whole.push(&second)?;
+    while let Some(data) = next_data(&mut body).await? {
+        whole.push(&data)?;
+    }
+    Ok(whole.bytes.freeze())
+}
+
+/// A body that came in several pieces.
+struct Whole {
+    bytes: BytesMut,
+    max_bytes: usize,
+}
+
+impl Whole {
+    fn push(&mut self, data: &[u8]) -> Result<(), Refused> {
+        self.check(data.len())?;
+        self.bytes.extend_from_slice(data);
+        Ok(())
+    }
+
+    fn check(&self, more: usize) -> Result<(), Refused> {
+        let fits = self.bytes.len().saturating_add(more) <= self.max_bytes;
+        if fits { Ok(()) } else { Err(too_large(self.max_bytes)) }
+    }
+}
+
+async fn next_data(body: &mut Incoming) -> Result<Option<Bytes>, Refused> {
+    while let Some(frame) = next_frame(body).await? {
+        if let Ok(data) = frame.into_data() {
+            return Ok(Some(data));
+        }
+    }
+    Ok(None)
+}
+
+async fn next_frame(body: &mut Incoming) -> Result<Option<Frame<Bytes>>, Refused> {
+    match tokio::time::timeout(BODY_PAUSE_MAX, body.frame()).await {
+        Ok(None) => Ok(None),
+        Ok(Some(Ok(frame))) => Ok(Some(frame)),
+        Ok(Some(Err(_broken))) => {
+            Err(Refused::new(ErrorKind::BadRequest, "bad_request", "The request's body broke off."))
+        }
+        Err(_elapsed) => Err(Refused::new(
+            ErrorKind::BadRequest,
+            "bad_request",
+            "The request's body did not arrive in time: send it without pauses of over 30 s.",
+        )),
+    }
+}
+
+fn too_large(max_bytes: usize) -> Refused {
+    let message = format!(
+        "The request's body is larger than the {max_bytes} bytes accepted here: make it smaller or raise \
+         `server.max_body_bytes`."
+    );
+    Refused::new(ErrorKind::TooLarge, "body_too_large", message)
+}

@@ -1,0 +1,177 @@
+//! One admitted call, from its reservation to its settlement: exactly once, whatever happens.
+
+use std::{sync::Arc, time::Duration};
+
+use tollgate_limiter::{DurationMs, ExactAmount, ReservationId, TimestampMs};
+use tollgate_providers::{Metered, StreamEnd};
+use tollgate_store::{Held, Settled};
+use tollgate_usage::{Event, Outcome, Session, UsageEvent};
+
+use crate::{
+    app::App,
+    policy::{KeyPolicy, TenantLimit},
+    settle::{self, Bill, End, Quote},
+};
+
+/// What is known of a call when it is admitted.
+pub(crate) struct Admitted {
+    pub(crate) request_id: ReservationId,
+    pub(crate) key: Arc<KeyPolicy>,
+    pub(crate) provider: Arc<str>,
+    pub(crate) path: Arc<str>,
+    pub(crate) session: Option<Session>,
+    /// The limits of the plan, in its order.
+    pub(crate) limits: Arc<[TenantLimit]>,
+    pub(crate) held: Held,
+    pub(crate) quote: Quote,
+    /// The moment of admission.
+    pub(crate) at: TimestampMs,
+    /// The request's arrival, on the clock that never steps back.
+    pub(crate) arrived: Duration,
+}
+
+/// An admitted call that is not settled yet.
+///
+/// Dropping it settles it: at nothing while no byte of it has left for the provider, at its
+/// reservation afterwards, since the provider may bill what it was asked.
+pub(crate) struct Call {
+    app: Arc<App>,
+    admitted: Option<Box<Admitted>>,
+    sent: bool,
+    status: u16,
+    stream: bool,
+    first_byte: Option<Duration>,
+}
+
+impl Call {
+    pub(crate) fn new(app: Arc<App>, admitted: Admitted) -> Self {
+        app.metrics.open.inc();
+        Self {
+            app,
+            admitted: Some(Box::new(admitted)),
+            sent: false,
+            status: 0,
+            stream: false,
+            first_byte: None,
+        }
+    }
+
+    pub(crate) const fn app(&self) -> &Arc<App> {
+        &self.app
+    }
+
+    /// The request is about to leave for the provider.
+    pub(crate) fn sent(&mut self) {
+        self.sent = true;
+        if let Some(admitted) = &self.admitted {
+            let overhead = self.app.clock.elapsed().saturating_sub(admitted.arrived);
+            self.app.metrics.overhead.observe(overhead.as_secs_f64());
+        }
+    }
+
+    /// The provider's head has arrived.
+    pub(crate) fn answered(&mut self, status: u16, stream: bool) {
+        let now = self.app.clock.elapsed();
+        self.status = status;
+        self.stream = stream;
+        self.first_byte = Some(now);
+        if let Some(admitted) = &self.admitted {
+            self.app.metrics.ttfb.observe(now.saturating_sub(admitted.arrived).as_secs_f64());
+        }
+    }
+
+    /// The provider answered with an error, or not at all: nothing is charged.
+    pub(crate) fn failed(mut self, status: u16) {
+        self.status = status;
+        self.finish(End::Failed, Outcome::UpstreamError);
+    }
+
+    /// The answer has begun and goes no further. What the provider reported last decides what it
+    /// costs, if it was its last word; else what it had reported, but not less than the reservation.
+    pub(crate) fn ended(mut self, metered: &Metered, outcome: Outcome) {
+        let whole = metered.is_final || metered.end == StreamEnd::Complete;
+        self.finish(if whole { End::Whole(metered) } else { End::Broken(metered) }, outcome);
+    }
+
+    fn finish(&mut self, end: End<'_>, outcome: Outcome) {
+        let Some(admitted) = self.admitted.take() else { return };
+        let bill = settle::bill(&end, &admitted.quote, &self.app.policy.prices, admitted.at);
+        self.app.metrics.settled(&admitted, &bill, outcome);
+        settle_in_store(&self.app, &admitted, &bill);
+        self.app.usage.record(Event::Usage(self.event(*admitted, bill, outcome)));
+    }
+
+    fn event(&self, admitted: Admitted, bill: Bill, outcome: Outcome) -> UsageEvent {
+        let since_arrival = |moment: Duration| span(moment.saturating_sub(admitted.arrived));
+        UsageEvent {
+            ts: admitted.at,
+            request_id: admitted.request_id.to_string().into(),
+            tenant: admitted.key.tenant.clone(),
+            key: admitted.key.key.clone(),
+            attributes: admitted.key.attributes.clone(),
+            session: admitted.session,
+            provider: admitted.provider,
+            model: bill.model,
+            path: admitted.path,
+            stream: self.stream,
+            status: self.status,
+            outcome,
+            tokens: bill.tokens,
+            usage_estimated: bill.usage_estimated,
+            service_tier: bill.service_tier,
+            reserved: admitted.quote.reserved.cost.rounded_up(),
+            cost: bill.amounts.cost.to_exact(),
+            estimated_input: admitted.quote.estimated_input,
+            duration: since_arrival(self.app.clock.elapsed()),
+            ttfb: self.first_byte.map(since_arrival),
+            flags: bill.flags,
+            others: bill.others,
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.app.metrics.open.dec();
+        if self.admitted.is_some() {
+            let end = if self.sent { End::NoAnswer } else { End::Failed };
+            self.finish(end, Outcome::ClientGone);
+        }
+    }
+}
+
+/// A store in memory answers at once; another is waited for by a task of its own.
+fn settle_in_store(app: &Arc<App>, admitted: &Admitted, bill: &Bill) {
+    let actuals: Vec<ExactAmount> =
+        admitted.limits.iter().map(|limit| limit.measure.exact(&bill.amounts)).collect();
+    let id = admitted.request_id;
+    match app.store.settle(&admitted.held, &actuals).now_or_later() {
+        Ok(settled) => note_settled(app, id, settled),
+        Err(_later) => {
+            // The borrowed future cannot outlive this call: a task makes its own.
+            let (task_app, held) = (app.clone(), admitted.held.clone());
+            app.tasks.spawn(async move {
+                let settled = task_app.store.settle(&held, &actuals).await;
+                note_settled(&task_app, id, settled);
+            });
+        }
+    }
+}
+
+fn note_settled(app: &App, id: ReservationId, settled: Result<Settled, tollgate_store::StoreError>) {
+    match settled {
+        Ok(Settled::Applied | Settled::Already) => {}
+        Ok(unexpected) => {
+            tracing::error!(request_id = %id, ?unexpected, "a reservation was not settled as it should be");
+            app.metrics.settle_failures.inc();
+        }
+        Err(error) => {
+            tracing::error!(request_id = %id, %error, "a reservation could not be settled");
+            app.metrics.settle_failures.inc();
+        }
+    }
+}
+
+fn span(duration: Duration) -> DurationMs {
+    DurationMs::new(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,159 @@
+//! Which headers pass, which are dropped, which are ours.
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+/// The id of the request, on every response.
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-tollgate-request-id");
+/// Why a request was refused.
+pub(crate) const REASON: HeaderName = HeaderName::from_static("x-tollgate-reason");
+/// The virtual key, where the client's own provider credential passes through.
+pub(crate) const TOLLGATE_KEY: HeaderName = HeaderName::from_static("x-tollgate-key");
+/// The session a request belongs to.
+pub(crate) const SESSION: HeaderName = HeaderName::from_static("x-tollgate-session");
+/// Tells official SDKs whether to retry.
+pub(crate) const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+pub(crate) const RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");
+pub(crate) const RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("ratelimit-remaining");
+pub(crate) const RATELIMIT_RESET: HeaderName = HeaderName::from_static("ratelimit-reset");
+pub(crate) const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+pub(crate) const X_GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
+pub(crate) const API_KEY: HeaderName = HeaderName::from_static("api-key");
+pub(crate) const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
+
+const OWN_PREFIX: &str = "x-tollgate-";
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+
+/// Headers that belong to one connection, not to the message (RFC 9110 §7.6.1), and the proxy's
+/// own credentials (§11.7).
+const HOP_BY_HOP: [HeaderName; 9] = [
+    header::CONNECTION,
+    KEEP_ALIVE,
+    PROXY_CONNECTION,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// Headers that may carry a client's credential.
+pub(crate) const CREDENTIALS: [HeaderName; 4] = [header::AUTHORIZATION, X_API_KEY, X_GOOG_API_KEY, API_KEY];
+
+/// Content codings whose copy can be decoded for metering.
+const KNOWN_CODINGS: [&str; 5] = ["gzip", "br", "zstd", "deflate", "identity"];
+
+/// Drops what belongs to the connection the message came on, and every `x-tollgate-*` header.
+pub(crate) fn strip_connection_headers(headers: &mut HeaderMap) {
+    strip_named_by_connection(headers);
+    for name in &HOP_BY_HOP {
+        headers.remove(name);
+    }
+    strip_own(headers);
+}
+
+/// A `connection` header names further headers to drop (RFC 9110 §7.6.1).
+fn strip_named_by_connection(headers: &mut HeaderMap) {
+    if !headers.contains_key(header::CONNECTION) {
+        return;
+    }
+    let named: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| HeaderName::try_from(name.trim()).ok())
+        .collect();
+    for name in named {
+        headers.remove(name);
+    }
+}
+
+fn strip_own(headers: &mut HeaderMap) {
+    if headers.keys().any(|name| name.as_str().starts_with(OWN_PREFIX)) {
+        let own: Vec<HeaderName> =
+            headers.keys().filter(|name| name.as_str().starts_with(OWN_PREFIX)).cloned().collect();
+        for name in own {
+            headers.remove(name);
+        }
+    }
+}
+
+/// Keeps of `accept-encoding` only the codings a copy of the answer can be decoded from.
+///
+/// A header that names only those passes unchanged. Without this, an answer in another coding
+/// would reach the client unmetered.
+pub(crate) fn restrict_accept_encoding(headers: &mut HeaderMap) {
+    let mut values = headers.get_all(header::ACCEPT_ENCODING).iter();
+    let all_known = values.all(|value| value.to_str().is_ok_and(|value| codings(value).all(is_known)));
+    if all_known {
+        return;
+    }
+    let known: Vec<String> = headers
+        .get_all(header::ACCEPT_ENCODING)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(codings)
+        .filter(|coding| is_known(coding))
+        .map(str::to_owned)
+        .collect();
+    let value = HeaderValue::try_from(known.join(", ")).ok().filter(|value| !value.is_empty());
+    headers.insert(header::ACCEPT_ENCODING, value.unwrap_or(HeaderValue::from_static("identity")));
+}
+
+fn codings(value: &str) -> impl Iterator<Item = &str> {
+    value.split(',').map(str::trim).filter(|coding| !coding.is_empty())
+}
+
+fn is_known(coding: &str) -> bool {
+    let name = coding.split(';').next().unwrap_or_default().trim();
+    KNOWN_CODINGS.iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, &str)]) -> HeaderMap {
+        let pair = |&(name, value): &(&str, &str)| {
+            (HeaderName::try_from(name).unwrap(), HeaderValue::try_from(value).unwrap())
+        };
+        pairs.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn headers_named_by_connection_are_dropped_with_it() {
+        let mut headers = map(&[
+            ("connection", "close, X-Hop"),
+            ("x-hop", "1"),
+            ("transfer-encoding", "chunked"),
+            ("x-tollgate-session", "s"),
+            ("anthropic-beta", "context-1m"),
+            ("x-stainless-lang", "python"),
+        ]);
+        strip_connection_headers(&mut headers);
+        assert_eq!(headers, map(&[("anthropic-beta", "context-1m"), ("x-stainless-lang", "python")]));
+    }
+
+    #[test]
+    fn known_codings_pass_byte_for_byte() {
+        let mut headers = map(&[("accept-encoding", "gzip,  deflate;q=0.5, br")]);
+        restrict_accept_encoding(&mut headers);
+        assert_eq!(headers, map(&[("accept-encoding", "gzip,  deflate;q=0.5, br")]));
+    }
+
+    #[test]
+    fn codings_nobody_can_meter_are_not_offered() {
+        for (sent, passed) in [
+            ("gzip, dcz", "gzip"),
+            ("compress", "identity"),
+            ("*", "identity"),
+            ("br;q=1, *;q=0.1", "br;q=1"),
+        ] {
+            let mut headers = map(&[("accept-encoding", sent)]);
+            restrict_accept_encoding(&mut headers);
+            assert_eq!(headers, map(&[("accept-encoding", passed)]), "{sent}");
+        }
+    }
+}

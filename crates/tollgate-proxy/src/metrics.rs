@@ -1,0 +1,221 @@
+//! What is counted, in Prometheus' text format. Labels come from the configuration or are fixed
+//! words: a client cannot make new series.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::AtomicU64},
+};
+
+use http::StatusCode;
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::Registry,
+};
+use tollgate_providers::Protocol;
+use tollgate_usage::Outcome;
+
+use crate::{call::Admitted, policy::TenantLimit, settle::Bill};
+
+/// Upper bounds in seconds for work of ours: 1 µs to 16 ms.
+const FAST_SECONDS: [f64; 8] = [1e-6, 4e-6, 16e-6, 64e-6, 256e-6, 1e-3, 4e-3, 16e-3];
+
+/// Upper bounds in seconds for waiting on a provider.
+const SLOW_SECONDS: [f64; 10] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0];
+
+/// Upper bounds of reported over estimated input: 1 is exact, above 1 the estimate was too low.
+const RATIOS: [f64; 9] = [0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0];
+
+type Labelled<L> = Family<L, Counter<u64, AtomicU64>>;
+
+#[derive(Clone, Debug, Eq, EncodeLabelSet, Hash, PartialEq)]
+struct Answered {
+    protocol: &'static str,
+    status: u16,
+}
+
+#[derive(Clone, Debug, Eq, EncodeLabelSet, Hash, PartialEq)]
+struct ByOutcome {
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, Eq, EncodeLabelSet, Hash, PartialEq)]
+struct ByReason {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, Eq, EncodeLabelSet, Hash, PartialEq)]
+struct ByLimit {
+    scope: &'static str,
+    id: String,
+    unit: &'static str,
+    window: &'static str,
+}
+
+#[derive(Clone, Debug, Eq, EncodeLabelSet, Hash, PartialEq)]
+struct ByTenant {
+    tenant: String,
+}
+
+#[derive(Clone, Debug, Eq, EncodeLabelSet, Hash, PartialEq)]
+struct ByClass {
+    tenant: String,
+    class: &'static str,
+}
+
+/// What is counted for one tenant.
+struct TenantSeries {
+    input: Counter,
+    cache_read: Counter,
+    cache_write: Counter,
+    output: Counter,
+    cost: Counter,
+}
+
+/// The proxy's counters, gauges and histograms.
+pub(crate) struct Metrics {
+    registry: Registry,
+    answered: Labelled<Answered>,
+    outcomes: Labelled<ByOutcome>,
+    refusals: Labelled<ByReason>,
+    limit_refusals: Labelled<ByLimit>,
+    over_soft: Labelled<ByLimit>,
+    tokens: Labelled<ByClass>,
+    cost: Labelled<ByTenant>,
+    /// The series of every configured tenant, so that a settlement looks nothing up by label.
+    tenants: HashMap<Arc<str>, TenantSeries>,
+    estimate: Histogram,
+    /// Reservations that are not settled yet.
+    pub(crate) open: Gauge,
+    pub(crate) settle_failures: Counter,
+    pub(crate) decision: Histogram,
+    pub(crate) overhead: Histogram,
+    pub(crate) ttfb: Histogram,
+}
+
+impl Metrics {
+    /// Metrics with the series of `tenants` in place.
+    pub(crate) fn new<'a>(tenants: impl Iterator<Item = &'a Arc<str>>) -> Self {
+        let histogram = |bounds: &[f64]| Histogram::new(bounds.iter().copied());
+        let mut metrics = Self {
+            registry: Registry::with_prefix("tollgate"),
+            answered: Family::default(),
+            outcomes: Family::default(),
+            refusals: Family::default(),
+            limit_refusals: Family::default(),
+            over_soft: Family::default(),
+            tokens: Family::default(),
+            cost: Family::default(),
+            tenants: HashMap::new(),
+            estimate: histogram(&RATIOS),
+            open: Gauge::default(),
+            settle_failures: Counter::default(),
+            decision: histogram(&FAST_SECONDS),
+            overhead: histogram(&FAST_SECONDS),
+            ttfb: histogram(&SLOW_SECONDS),
+        };
+        metrics.register();
+        for tenant in tenants {
+            let series = metrics.series(tenant);
+            metrics.tenants.insert(tenant.clone(), series);
+        }
+        metrics
+    }
+
+    fn series(&self, tenant: &str) -> TenantSeries {
+        let class = |class| self.tokens.get_or_create_owned(&ByClass { tenant: tenant.to_owned(), class });
+        TenantSeries {
+            input: class("input"),
+            cache_read: class("cache_read"),
+            cache_write: class("cache_write"),
+            output: class("output"),
+            cost: self.cost.get_or_create_owned(&ByTenant { tenant: tenant.to_owned() }),
+        }
+    }
+
+    fn register(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("requests", "Requests answered, by protocol and status", self.answered.clone());
+        registry.register("calls", "Calls settled, by how they ended", self.outcomes.clone());
+        registry.register("refusals", "Requests refused here, by reason", self.refusals.clone());
+        registry.register("limit_refusals", "Requests refused, by the limit", self.limit_refusals.clone());
+        registry.register(
+            "soft_budget_exceeded",
+            "Requests that passed a spent budget",
+            self.over_soft.clone(),
+        );
+        registry.register("tokens", "Tokens settled, by tenant and class", self.tokens.clone());
+        registry.register("cost_pico_usd", "Cost settled in 10^-12 USD, by tenant", self.cost.clone());
+        registry.register("input_estimate_ratio", "Reported over estimated input", self.estimate.clone());
+        registry.register("open_reservations", "Reservations not settled yet", self.open.clone());
+        registry.register("settle_failures", "Settlements the store refused", self.settle_failures.clone());
+        registry.register("decision_seconds", "Time of one decision in the store", self.decision.clone());
+        registry.register(
+            "overhead_seconds",
+            "From a request's head to its forwarding",
+            self.overhead.clone(),
+        );
+        registry.register(
+            "upstream_ttfb_seconds",
+            "From a request's head to the answer's",
+            self.ttfb.clone(),
+        );
+    }
+
+    /// A response has left.
+    pub(crate) fn answered(&self, protocol: Protocol, status: StatusCode) {
+        let labels = Answered { protocol: protocol.name(), status: status.as_u16() };
+        self.answered.get_or_create(&labels).inc();
+    }
+
+    /// A request was answered by ourselves.
+    pub(crate) fn own_answer(&self, reason: &'static str) {
+        self.refusals.get_or_create(&ByReason { reason }).inc();
+    }
+
+    /// A limit refused a request.
+    pub(crate) fn refused(&self, limit: &TenantLimit) {
+        self.limit_refusals.get_or_create(&by_limit(limit)).inc();
+    }
+
+    /// A request passed although a soft budget was spent.
+    pub(crate) fn over_soft(&self, limit: &TenantLimit) {
+        self.over_soft.get_or_create(&by_limit(limit)).inc();
+    }
+
+    /// A call was settled.
+    pub(crate) fn settled(&self, admitted: &Admitted, bill: &Bill, outcome: Outcome) {
+        let labels = ByOutcome { outcome: outcome.name() };
+        self.outcomes.get_or_create(&labels).inc();
+        self.estimated(admitted, bill);
+        let Some(series) = self.tenants.get(&admitted.key.tenant) else { return };
+        let tokens = &bill.tokens;
+        let written = tokens.cache_write_5m.saturating_add(tokens.cache_write_1h);
+        series.input.inc_by(tokens.input);
+        series.cache_read.inc_by(tokens.cache_read);
+        series.cache_write.inc_by(tokens.cache_write.saturating_add(written));
+        series.output.inc_by(tokens.output);
+        series.cost.inc_by(u64::try_from(bill.amounts.cost.get()).unwrap_or(u64::MAX));
+    }
+
+    fn estimated(&self, admitted: &Admitted, bill: &Bill) {
+        let estimated = u32::try_from(admitted.quote.estimated_input.get()).unwrap_or(u32::MAX);
+        let reported = u32::try_from(bill.amounts.input_tokens).unwrap_or(u32::MAX);
+        if estimated > 0 && reported > 0 && !bill.usage_estimated {
+            self.estimate.observe(f64::from(reported) / f64::from(estimated));
+        }
+    }
+
+    /// All of it as text.
+    pub(crate) fn encode(&self) -> String {
+        let mut out = String::new();
+        // Writing into a string cannot fail.
+        let _ = text::encode(&mut out, &self.registry);
+        out
+    }
+}
+
+fn by_limit(limit: &TenantLimit) -> ByLimit {
+    let id = Arc::clone(&limit.id).to_string();
+    ByLimit { scope: limit.scope, id, unit: limit.measure.name(), window: limit.window }
+}

@@ -1,0 +1,118 @@
+//! Merges frames that are ready at the same moment into one write.
+//!
+//! hyper writes once per body frame, and a burst of a hundred small events would cost a hundred
+//! system calls. What is ready together is joined here; nothing waits for the clock.
+
+use bytes::{Bytes, BytesMut};
+
+/// The most bytes joined before they are passed on.
+const MERGED_BYTES_MAX: usize = 64 * 1024;
+
+/// How often the body says "not yet, ask again" before it gives up hoping for more.
+///
+/// hyper's dispatcher polls a body up to 16 times in one task poll; the upstream connection's task
+/// gets its turn only after that.
+const PATIENCE_POLLS: u8 = 17;
+
+/// Bytes on their way out, joined while more keep coming.
+#[derive(Debug, Default)]
+pub(crate) struct Merge {
+    first: Bytes,
+    joined: BytesMut,
+    polls_without_news: u8,
+}
+
+/// What to do when nothing more is ready.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) enum Idle {
+    /// Nothing is held: wait for the upstream.
+    Wait,
+    /// Something is held and more may be about to come: ask again at once.
+    AskAgain,
+    /// Pass on what is held.
+    Emit,
+}
+
+impl Merge {
+    /// Takes bytes in. True when enough is held to pass it on.
+    pub(crate) fn push(&mut self, bytes: Bytes) -> bool {
+        self.polls_without_news = 0;
+        if self.is_empty() {
+            self.first = bytes;
+        } else {
+            if self.joined.is_empty() {
+                self.joined.extend_from_slice(&self.first);
+                self.first = Bytes::new();
+            }
+            self.joined.extend_from_slice(&bytes);
+        }
+        self.len() >= MERGED_BYTES_MAX
+    }
+
+    /// To be asked when the upstream has nothing ready.
+    pub(crate) fn idle(&mut self) -> Idle {
+        if self.is_empty() {
+            return Idle::Wait;
+        }
+        if self.polls_without_news < PATIENCE_POLLS {
+            self.polls_without_news += 1;
+            return Idle::AskAgain;
+        }
+        Idle::Emit
+    }
+
+    /// What is held, without a copy if it came in one piece.
+    pub(crate) fn take(&mut self) -> Option<Bytes> {
+        if self.is_empty() {
+            return None;
+        }
+        self.polls_without_news = 0;
+        if self.joined.is_empty() {
+            return Some(std::mem::take(&mut self.first));
+        }
+        Some(self.joined.split().freeze())
+    }
+
+    fn len(&self) -> usize {
+        self.first.len() + self.joined.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_together_leaves_together() {
+        let mut merge = Merge::default();
+        for piece in ["a", "", "bc", "d"] {
+            assert!(!merge.push(Bytes::from_static(piece.as_bytes())));
+        }
+        assert_eq!(merge.take().as_deref(), Some(b"abcd".as_slice()));
+        assert_eq!(merge.take(), None);
+    }
+
+    #[test]
+    fn patience_ends_and_starts_anew_with_every_frame() {
+        let mut merge = Merge::default();
+        assert_eq!(merge.idle(), Idle::Wait);
+        for _ in 0..2 {
+            merge.push(Bytes::from_static(b"x"));
+            for _ in 0..PATIENCE_POLLS {
+                assert_eq!(merge.idle(), Idle::AskAgain);
+            }
+        }
+        assert_eq!(merge.idle(), Idle::Emit);
+    }
+
+    #[test]
+    fn a_full_buffer_does_not_wait() {
+        let mut merge = Merge::default();
+        assert!(!merge.push(Bytes::from_static(b"x")));
+        assert!(merge.push(Bytes::from(vec![0; MERGED_BYTES_MAX])));
+    }
+}

@@ -1,0 +1,279 @@
+//! A provider's answer on its way through: metered, merged, otherwise untouched.
+
+mod decode;
+mod merge;
+mod tail;
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use tokio::time::{Sleep, sleep};
+use tollgate_providers::{Meter, StreamEnd, StreamFilter};
+use tollgate_usage::Outcome;
+
+use self::{
+    decode::Decoder,
+    merge::{Idle, Merge},
+};
+use crate::call::Call;
+
+pub(crate) use self::tail::Tail;
+
+/// A response body that reads its own copy. When it ends, breaks or is dropped, its call is settled.
+pub(crate) struct Relay {
+    upstream: Option<Incoming>,
+    metering: Option<Metering>,
+    filter: Option<StreamFilter>,
+    merge: Merge,
+    trailers: Option<HeaderMap>,
+    failure: Option<RelayError>,
+    tail: Tail,
+    idle_timeout: Duration,
+    idle: Option<Pin<Box<Sleep>>>,
+    progressed: bool,
+}
+
+/// Why an answer could not be passed on to its end.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RelayError {
+    /// The provider's connection broke.
+    #[error("the provider's answer broke off")]
+    Broken(#[source] hyper::Error),
+    /// The provider sent nothing for too long.
+    #[error("the provider's answer paused for too long")]
+    Idle,
+}
+
+/// What is needed to settle: the call, and the meter that has read the answer so far.
+struct Metering {
+    call: Call,
+    meter: Meter,
+    decoder: Decoder,
+}
+
+impl Metering {
+    fn read(&mut self, bytes: &[u8]) {
+        let meter = &mut self.meter;
+        self.decoder.decode(bytes, |decoded| meter.feed(decoded));
+    }
+
+    /// The answer goes no further: because of `outcome`, unless it was whole by its own protocol.
+    fn end(mut self, outcome: Outcome) {
+        let metered = self.meter.finish();
+        let outcome = if metered.end == StreamEnd::Complete { Outcome::Complete } else { outcome };
+        self.call.ended(&metered, outcome);
+    }
+}
+
+impl Relay {
+    pub(crate) fn new(
+        upstream: Incoming,
+        headers: &HeaderMap,
+        metering: (Call, Meter),
+        filter: Option<StreamFilter>,
+        tail: Tail,
+        idle_timeout: Duration,
+    ) -> Self {
+        let (call, meter) = metering;
+        let metering = Metering { call, meter, decoder: Decoder::new(headers) };
+        let mut relay = Self::unmetered(upstream, idle_timeout);
+        relay.metering = Some(metering);
+        relay.filter = filter;
+        relay.tail = tail;
+        relay
+    }
+
+    /// Passes on an answer that costs nothing.
+    pub(crate) fn unmetered(upstream: Incoming, idle_timeout: Duration) -> Self {
+        Self {
+            upstream: Some(upstream),
+            metering: None,
+            filter: None,
+            merge: Merge::default(),
+            trailers: None,
+            failure: None,
+            tail: Tail::closed(),
+            idle_timeout,
+            idle: None,
+            progressed: false,
+        }
+    }
+
+    pub(crate) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+        while let Some(upstream) = self.upstream.as_mut() {
+            match Pin::new(upstream).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    if self.take_in(frame) {
+                        break;
+                    }
+                }
+                Poll::Ready(Some(Err(error))) => {
+                    self.fail(RelayError::Broken(error));
+                    break;
+                }
+                Poll::Ready(None) => {
+                    self.finish();
+                    break;
+                }
+                Poll::Pending => match self.merge.idle() {
+                    Idle::Emit => break,
+                    Idle::AskAgain => {
+                        cx.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
+                    Idle::Wait => {
+                        if self.is_too_idle(cx) {
+                            self.fail(RelayError::Idle);
+                            break;
+                        }
+                        return Poll::Pending;
+                    }
+                },
+            }
+        }
+        self.emit()
+    }
+
+    pub(crate) fn is_end_stream(&self) -> bool {
+        self.upstream.is_none() && self.merge.is_empty() && self.trailers.is_none() && self.failure.is_none()
+    }
+
+    pub(crate) fn size_hint(&self) -> SizeHint {
+        match (&self.upstream, &self.filter) {
+            (Some(upstream), None) => upstream.size_hint(),
+            _ => SizeHint::default(),
+        }
+    }
+
+    /// Meters a frame and holds it. True when it is time to pass on what is held.
+    fn take_in(&mut self, frame: Frame<Bytes>) -> bool {
+        self.progressed = true;
+        let data = match frame.into_data() {
+            Ok(data) => data,
+            Err(frame) => {
+                self.trailers = frame.into_trailers().ok();
+                return false;
+            }
+        };
+        if let Some(metering) = &mut self.metering {
+            metering.read(&data);
+        }
+        let data = match &mut self.filter {
+            Some(filter) => filter.push(data),
+            None => data,
+        };
+        let full = self.pass(data);
+        if self.upstream.as_ref().is_some_and(HttpBody::is_end_stream) {
+            self.finish();
+            return true;
+        }
+        full
+    }
+
+    fn pass(&mut self, bytes: Bytes) -> bool {
+        self.tail.passed(&bytes);
+        self.merge.push(bytes)
+    }
+
+    /// The upstream's answer is whole.
+    fn finish(&mut self) {
+        self.upstream = None;
+        if let Some(filter) = &mut self.filter {
+            let rest = filter.finish();
+            self.pass(rest);
+        }
+        if let Some(metering) = self.metering.take() {
+            metering.end(Outcome::UpstreamBroken);
+        }
+    }
+
+    /// The upstream broke off. What was held is passed on; then the client is told so in its protocol
+    /// where that is possible, and by a broken connection where not. It never looks like an end.
+    fn fail(&mut self, error: RelayError) {
+        self.upstream = None;
+        if let Some(filter) = &mut self.filter {
+            let rest = filter.finish();
+            self.pass(rest);
+        }
+        match self.tail.error_event(&error) {
+            Some(event) => {
+                self.merge.push(event);
+            }
+            None => self.failure = Some(error),
+        }
+        if let Some(metering) = self.metering.take() {
+            metering.end(Outcome::UpstreamBroken);
+        }
+    }
+
+    fn emit(&mut self) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+        if let Some(bytes) = self.merge.take() {
+            return Poll::Ready(Some(Ok(Frame::data(bytes))));
+        }
+        if let Some(error) = self.failure.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
+        Poll::Ready(self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
+    }
+
+    /// Whether the upstream has sent nothing for longer than it may. The timer is not touched by
+    /// frames: it looks back when it fires, so the real bound lies between one and two time-outs.
+    fn is_too_idle(&mut self, cx: &mut Context<'_>) -> bool {
+        let timeout = self.idle_timeout;
+        let idle = self.idle.get_or_insert_with(|| Box::pin(sleep(timeout)));
+        while idle.as_mut().poll(cx).is_ready() {
+            if !std::mem::take(&mut self.progressed) {
+                return true;
+            }
+            idle.set(sleep(timeout));
+        }
+        false
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        let Some(metering) = self.metering.take() else { return };
+        let drain = metering.call.app().drain;
+        match self.upstream.take() {
+            Some(upstream) if !drain.is_zero() => {
+                let tasks = metering.call.app().tasks.clone();
+                tasks.spawn(read_on(upstream, metering, drain));
+            }
+            _ => metering.end(Outcome::ClientGone),
+        }
+    }
+}
+
+/// Reads an answer on after its client has left, so that its final usage can still arrive.
+async fn read_on(mut upstream: Incoming, mut metering: Metering, drain: Duration) {
+    use http_body_util::BodyExt;
+
+    let read = async {
+        while let Some(Ok(frame)) = upstream.frame().await {
+            if let Ok(data) = frame.into_data() {
+                metering.read(&data);
+            }
+        }
+    };
+    let _ = tokio::time::timeout(drain, read).await;
+    drop(upstream);
+    metering.end(Outcome::ClientGone);
+}
+
+impl fmt::Debug for Relay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Relay").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,82 @@
+//! Tells the client of a stream that the answer broke off, in its own protocol.
+
+use bytes::Bytes;
+use tollgate_providers::{ErrorKind, Protocol, stream_error_event};
+
+use super::RelayError;
+
+/// The end of what has passed so far, as far as it matters: whether an event may follow it.
+#[derive(Debug)]
+pub(crate) struct Tail {
+    /// The protocol and the request's id, where an event could be added: an uncompressed stream.
+    speaks: Option<(Protocol, String)>,
+    last: [u8; 4],
+    anything: bool,
+}
+
+impl Tail {
+    /// The tail of an answer to which nothing can be added.
+    pub(crate) const fn closed() -> Self {
+        Self { speaks: None, last: [0; 4], anything: false }
+    }
+
+    /// The tail of an uncompressed event stream.
+    pub(crate) const fn stream(protocol: Protocol, request_id: String) -> Self {
+        Self { speaks: Some((protocol, request_id)), last: [0; 4], anything: false }
+    }
+
+    /// Looks at what passes.
+    pub(crate) fn passed(&mut self, bytes: &[u8]) {
+        if self.speaks.is_none() || bytes.is_empty() {
+            return;
+        }
+        self.anything = true;
+        let from = bytes.len().saturating_sub(self.last.len());
+        for &byte in &bytes[from..] {
+            self.last.rotate_left(1);
+            self.last[3] = byte;
+        }
+    }
+
+    /// The event that tells of `error`, if one can follow what has passed.
+    pub(crate) fn error_event(&self, error: &RelayError) -> Option<Bytes> {
+        let (protocol, request_id) = self.speaks.as_ref()?;
+        if self.anything && !self.is_between_events() {
+            return None;
+        }
+        let (kind, code) = match error {
+            RelayError::Broken(_) => (ErrorKind::UpstreamUnreachable, "upstream_unreachable"),
+            RelayError::Idle => (ErrorKind::UpstreamTimeout, "upstream_timeout"),
+        };
+        Some(stream_error_event(*protocol, kind, code, &format!("{error}."), request_id).into())
+    }
+
+    fn is_between_events(&self) -> bool {
+        let [_, _, third, fourth] = self.last;
+        [third, fourth] == *b"\n\n" || [third, fourth] == *b"\r\r" || self.last == *b"\r\n\r\n"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c110_a_broken_stream_ends_with_an_error_event_only_between_events() {
+        for (passed, expected) in [
+            (&["data: {}\n\n"][..], true),
+            (&["data: {}\n", "\n"], true),
+            (&["data: {}\r\n\r", "\n"], true),
+            (&["data: {}\r\r"], true),
+            (&[], true),
+            (&["data: {}\n"], false),
+            (&["data: {\"a"], false),
+            (&["data: {}\r\n"], false),
+        ] {
+            let mut tail = Tail::stream(Protocol::Anthropic, "id".to_owned());
+            passed.iter().for_each(|bytes| tail.passed(bytes.as_bytes()));
+            assert_eq!(tail.error_event(&RelayError::Idle).is_some(), expected, "{passed:?}");
+        }
+        assert!(Tail::closed().error_event(&RelayError::Idle).is_none());
+    }
+}

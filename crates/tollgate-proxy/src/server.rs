@@ -1,0 +1,188 @@
+//! Workers: one thread with its own runtime, listener and upstream pools for each core.
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    sync::{Arc, atomic::AtomicU64},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use hyper::service::service_fn;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto,
+};
+use tokio::{net::TcpStream, sync::Semaphore};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{app::App, error::StartError, service, stall::StallGuard, upstream::Upstream};
+
+/// How long a client may leave its answer unread before its connection is closed.
+const CLIENT_STALL_MAX: Duration = Duration::from_secs(60);
+
+/// The most bytes of one request's head.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// The most requests at a time on one HTTP/2 connection.
+const STREAMS_MAX: u32 = 250;
+
+/// An HTTP/2 connection that answers no ping for this long is closed.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+
+/// After a failed accept (no file descriptors left), accepting pauses for this long.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What all workers share.
+pub(crate) struct Shared {
+    pub(crate) app: Arc<App>,
+    pub(crate) connections: Arc<Semaphore>,
+    pub(crate) header_timeout: Duration,
+    pub(crate) drain: Duration,
+    /// Ends accepting.
+    pub(crate) stop: CancellationToken,
+    /// How many connections were cut because they outlasted the drain.
+    pub(crate) cut: AtomicU64,
+}
+
+/// One worker's part.
+pub(crate) struct Worker {
+    pub(crate) app: Arc<App>,
+    pub(crate) upstreams: Vec<Upstream>,
+}
+
+/// Starts a worker thread on `listener`. It ends after the shared stop signal and the drain.
+pub(crate) fn spawn(
+    index: usize,
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    upstreams: Vec<Upstream>,
+) -> Result<JoinHandle<()>, StartError> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Worker)?;
+    let work = move || {
+        let worker = Arc::new(Worker { app: shared.app.clone(), upstreams });
+        runtime.block_on(run(listener, shared, worker));
+        runtime.shutdown_timeout(Duration::from_millis(100));
+    };
+    std::thread::Builder::new().name(format!("worker-{index}")).spawn(work).map_err(StartError::Worker)
+}
+
+async fn run(listener: TcpListener, shared: Arc<Shared>, worker: Arc<Worker>) {
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => {
+            tracing::error!(%error, "a listener cannot be used");
+            return;
+        }
+    };
+    let tracker = TaskTracker::new();
+    let cut = CancellationToken::new();
+    accept(&listener, &shared, &worker, &tracker, &cut).await;
+    drop(listener);
+    tracker.close();
+    if tokio::time::timeout(shared.drain, tracker.wait()).await.is_err() {
+        shared.cut.fetch_add(tracker.len() as u64, std::sync::atomic::Ordering::Relaxed);
+        cut.cancel();
+        tracker.wait().await;
+    }
+    // What is still read after its client left, and settlements on their way to the store.
+    worker.app.tasks.close();
+    let _ = tokio::time::timeout(shared.drain, worker.app.tasks.wait()).await;
+}
+
+/// Accepts until the stop signal.
+async fn accept(
+    listener: &tokio::net::TcpListener,
+    shared: &Arc<Shared>,
+    worker: &Arc<Worker>,
+    tracker: &TaskTracker,
+    cut: &CancellationToken,
+) {
+    loop {
+        let next = async {
+            let permit = shared.connections.clone().acquire_owned().await.ok()?;
+            Some((permit, listener.accept().await))
+        };
+        let accepted = tokio::select! {
+            accepted = next => accepted,
+            () = shared.stop.cancelled() => return,
+        };
+        match accepted {
+            Some((permit, Ok((stream, peer)))) => {
+                let connection = serve(stream, peer, shared.clone(), worker.clone());
+                let cut = cut.clone();
+                tracker.spawn(async move {
+                    tokio::select! {
+                        () = connection => {}
+                        () = cut.cancelled() => {}
+                    }
+                    drop(permit);
+                });
+            }
+            Some((_, Err(error))) if is_of_one_connection(&error) => {}
+            Some((_, Err(error))) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+            None => return,
+        }
+    }
+}
+
+/// Whether the connection failed, not the listener.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused
+    )
+}
+
+/// Serves one connection until it ends.
+async fn serve(stream: TcpStream, peer: SocketAddr, shared: Arc<Shared>, worker: Arc<Worker>) {
+    let _ = stream.set_nodelay(true);
+    let io = StallGuard::new(TokioIo::new(stream), CLIENT_STALL_MAX);
+    let first_request = CancellationToken::new();
+    let seen = first_request.clone();
+    let service = service_fn(move |request| {
+        seen.cancel();
+        service::call(worker.clone(), request)
+    });
+    let builder = http_builder(shared.header_timeout);
+    let connection = builder.serve_connection(io, service);
+    tokio::pin!(connection);
+    // hyper's header time-out starts once it knows which HTTP it is; this one covers the time before.
+    let mut waiting_for_first = true;
+    let first_deadline = tokio::time::sleep(shared.header_timeout);
+    tokio::pin!(first_deadline);
+    let mut stopping = false;
+    loop {
+        tokio::select! {
+            biased;
+            ended = connection.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!(%peer, error = &*error, "a connection ended with an error");
+                }
+                return;
+            }
+            () = first_request.cancelled(), if waiting_for_first => waiting_for_first = false,
+            () = first_deadline.as_mut(), if waiting_for_first => return,
+            () = shared.stop.cancelled(), if !stopping => {
+                stopping = true;
+                connection.as_mut().graceful_shutdown();
+            }
+        }
+    }
+}
+
+fn http_builder(header_timeout: Duration) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(header_timeout).max_buf_size(HEAD_BYTES_MAX);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(u32::try_from(HEAD_BYTES_MAX).unwrap_or(u32::MAX))
+        .keep_alive_interval(PING_INTERVAL);
+    builder
+}

@@ -1,0 +1,353 @@
+//! A request's way: route, authenticate, read, inspect, admit, forward, relay.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header, request::Parts, uri::PathAndQuery};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use tollgate_limiter::{ReservationId, Standing};
+use tollgate_providers::{
+    Endpoint, ErrorKind, Meter, Protocol, RequestError, RequestFacts, StreamFilter, inspect,
+    is_stream_options_rejection, request_usage_in_stream,
+};
+use tollgate_usage::Session;
+
+use crate::{
+    admit::{self, Candidate, Decision},
+    auth::{self, Presented},
+    body::{self, Body},
+    call::Call,
+    headers,
+    policy::KeyPolicy,
+    refuse::{self, Refused},
+    relay::{Relay, Tail},
+    route::{self, Routed},
+    server::Worker,
+    upstream::{Upstream, UpstreamError},
+};
+
+/// The most bytes of a provider's 400 that are read to see what it complains of.
+const REJECTION_BYTES_MAX: usize = 64 * 1024;
+
+/// The longest session id (SPEC §7).
+const SESSION_BYTES_MAX: usize = 128;
+
+/// Answers one request.
+pub(crate) async fn call(
+    worker: Arc<Worker>,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Infallible> {
+    let arrived = worker.app.clock.elapsed();
+    let request_id = ReservationId::new(rand::random());
+    let id_text = request_id.to_string();
+    let (parts, body) = request.into_parts();
+    let speaks = route::protocol_hint(&parts.headers);
+    // The head moves on to the provider; its URI is looked at until then.
+    let uri = parts.uri.clone();
+    let routed = route::route(&worker, &parts.method, &uri, speaks);
+    let protocol =
+        routed.as_ref().map_or(speaks.unwrap_or(Protocol::OpenAi), |routed| routed.endpoint.protocol);
+    let mut response = match routed {
+        Ok(routed) => {
+            let exchange = Exchange { worker: &worker, request_id, id_text: &id_text, arrived, routed };
+            exchange.run(parts, body).await
+        }
+        Err(refused) => Answer { response: Err(refused), standing: None },
+    }
+    .into_response(&worker, protocol, &id_text);
+    if let Ok(value) = HeaderValue::try_from(id_text) {
+        response.headers_mut().insert(headers::REQUEST_ID, value);
+    }
+    worker.app.metrics.answered(protocol, response.status());
+    Ok(response)
+}
+
+/// What a request is answered with.
+struct Answer {
+    response: Result<Response<Body>, Refused>,
+    standing: Option<Standing>,
+}
+
+impl From<Refused> for Answer {
+    fn from(refused: Refused) -> Self {
+        Self { response: Err(refused), standing: None }
+    }
+}
+
+impl Answer {
+    fn into_response(self, worker: &Worker, protocol: Protocol, request_id: &str) -> Response<Body> {
+        let mut response = self.response.unwrap_or_else(|refused| {
+            tracing::info!(request_id, reason = refused.reason, status = refused.kind.status(), "refused");
+            worker.app.metrics.own_answer(refused.reason);
+            refused.into_response(protocol, request_id)
+        });
+        refuse::ratelimit_headers(response.headers_mut(), self.standing.as_ref());
+        response
+    }
+}
+
+/// One request with what its path has told.
+struct Exchange<'a> {
+    worker: &'a Arc<Worker>,
+    request_id: ReservationId,
+    id_text: &'a str,
+    arrived: Duration,
+    routed: Routed<'a>,
+}
+
+/// A request that may be forwarded once it is admitted.
+struct Prepared<'a> {
+    key: Arc<KeyPolicy>,
+    upstream: &'a Upstream,
+    facts: Option<RequestFacts>,
+    session: Option<Session>,
+    body: Bytes,
+}
+
+impl Exchange<'_> {
+    async fn run(self, parts: Parts, body: Incoming) -> Answer {
+        let prepared = match self.prepare(&parts, body).await {
+            Ok(prepared) => prepared,
+            Err(refused) => return refused.into(),
+        };
+        let candidate = Candidate {
+            request_id: self.request_id,
+            key: &prepared.key,
+            provider: prepared.upstream.id.clone(),
+            endpoint: self.routed.endpoint,
+            facts: prepared.facts.as_ref(),
+            path: self.routed.path.into(),
+            session: prepared.session.clone(),
+            arrived: self.arrived,
+        };
+        let Decision { outcome, standing } = admit::admit(&self.worker.app, candidate).await;
+        let response = match outcome {
+            Ok(call) => self.forward(call, parts, prepared).await,
+            Err(refused) => Err(refused),
+        };
+        Answer { response, standing }
+    }
+
+    /// Everything that is checked before limits are: key, body, model, provider.
+    async fn prepare(&self, parts: &Parts, body: Incoming) -> Result<Prepared<'_>, Refused> {
+        let presented = auth::presented(&parts.headers, &parts.uri);
+        let key = presented.and_then(|presented| self.worker.app.policy.key(&presented.hash)).cloned();
+        let (Some(presented), Some(key)) = (presented, key) else { return Err(unauthenticated(presented)) };
+        let session = session(parts)?;
+        check_framing(parts)?;
+        let body = body::read(body, self.worker.app.max_body_bytes).await?;
+        let facts = self.facts(&body)?;
+        let model = facts.as_ref().map_or("", |facts| facts.model.as_str());
+        if facts.is_some() && key.models.as_ref().is_some_and(|models| !models.matches(model)) {
+            return Err(Refused::new(
+                ErrorKind::Forbidden,
+                "model_not_allowed",
+                format!(
+                    "Key `{}` may not call model `{model}`. Use one of the models it is allowed.",
+                    key.key
+                ),
+            ));
+        }
+        let upstream = self.routed.upstream(self.worker, model)?;
+        if upstream.passes_credential() && !presented.in_own_header {
+            return Err(Refused::new(
+                ErrorKind::Unauthenticated,
+                "unauthenticated",
+                format!(
+                    "Provider `{}` is called with your own credential: send your Tollgate key in \
+                     `x-tollgate-key` and the provider's credential where the provider expects it.",
+                    upstream.id
+                ),
+            ));
+        }
+        Ok(Prepared { key, upstream, facts, session, body })
+    }
+
+    fn facts(&self, body: &Bytes) -> Result<Option<RequestFacts>, Refused> {
+        if !has_body(self.routed.endpoint) {
+            if body.is_empty() {
+                return Ok(None);
+            }
+            let message = "This call takes no body: send it without one.";
+            return Err(Refused::new(ErrorKind::BadRequest, "bad_request", message));
+        }
+        inspect(self.routed.endpoint, body).map(Some).map_err(bad_request)
+    }
+
+    /// Sends an admitted request and turns the provider's answer into ours.
+    async fn forward(
+        &self,
+        mut call: Call,
+        parts: Parts,
+        prepared: Prepared<'_>,
+    ) -> Result<Response<Body>, Refused> {
+        let Prepared { upstream, facts, body, .. } = prepared;
+        let path = self.path(&parts);
+        let asked = facts
+            .as_ref()
+            .filter(|_| upstream.usage_in_stream)
+            .and_then(|facts| request_usage_in_stream(&body, facts));
+        let hides_usage = asked.is_some();
+        let sent_body = asked.unwrap_or_else(|| body.clone());
+        let length = |body: &Bytes| has_body(self.routed.endpoint).then_some(body.len());
+        let head = upstream.head(parts.method.clone(), &path, parts.headers.clone(), length(&sent_body));
+        call.sent();
+        let answer = match upstream.send(head, sent_body).await {
+            Ok(answer) => answer,
+            Err(error) => return Err(self.unanswered(call, upstream, &error)),
+        };
+        if !(hides_usage && answer.status() == StatusCode::BAD_REQUEST) {
+            return Ok(self.relay(call, upstream, facts, answer, hides_usage));
+        }
+        // Perhaps the provider does not know `stream_options`, which the client never sent.
+        let (mut head, rejection) = answer.into_parts();
+        let rejection = match Limited::new(rejection, REJECTION_BYTES_MAX).collect().await {
+            Ok(collected) => collected.to_bytes(),
+            Err(_broken) => return Err(self.unanswered(call, upstream, &UpstreamError::Unreachable(None))),
+        };
+        if !is_stream_options_rejection(head.status.as_u16(), &rejection) {
+            call.answered(head.status.as_u16(), false);
+            call.failed(head.status.as_u16());
+            headers::strip_connection_headers(&mut head.headers);
+            return Ok(response(head, Body::Whole(Full::new(rejection))));
+        }
+        let head = upstream.head(parts.method, &path, parts.headers, length(&body));
+        match upstream.send(head, body).await {
+            Ok(answer) => Ok(self.relay(call, upstream, facts, answer, false)),
+            Err(error) => Err(self.unanswered(call, upstream, &error)),
+        }
+    }
+
+    /// The path and query that the provider sees.
+    fn path(&self, parts: &Parts) -> PathAndQuery {
+        let original = parts.uri.path_and_query();
+        let query = parts.uri.query();
+        let without_key = query.and_then(auth::query_without_key);
+        match (original, &without_key) {
+            (Some(original), None) if original.path() == self.routed.path => original.clone(),
+            _ => {
+                let query = without_key.as_deref().or(query).filter(|query| !query.is_empty());
+                let text = query.map_or_else(
+                    || self.routed.path.to_owned(),
+                    |query| format!("{}?{query}", self.routed.path),
+                );
+                PathAndQuery::try_from(text).unwrap_or_else(|_| PathAndQuery::from_static("/"))
+            }
+        }
+    }
+
+    fn unanswered(&self, call: Call, upstream: &Upstream, error: &UpstreamError) -> Refused {
+        let cause = std::error::Error::source(error).map(ToString::to_string);
+        tracing::warn!(request_id = self.id_text, provider = &*upstream.id, %error, cause, "no answer");
+        let (kind, reason) = match error {
+            UpstreamError::Unreachable(_) => (ErrorKind::UpstreamUnreachable, "upstream_unreachable"),
+            UpstreamError::Timeout => (ErrorKind::UpstreamTimeout, "upstream_timeout"),
+        };
+        call.failed(kind.status());
+        Refused::new(kind, reason, format!("Provider `{}`: {error}. Nothing was charged.", upstream.id))
+    }
+
+    /// Passes an answer on. An error is passed unchanged and costs nothing.
+    fn relay(
+        &self,
+        mut call: Call,
+        upstream: &Upstream,
+        facts: Option<RequestFacts>,
+        answer: Response<Incoming>,
+        hides_usage: bool,
+    ) -> Response<Body> {
+        let (mut head, incoming) = answer.into_parts();
+        let streamed = is_event_stream(&head.headers);
+        let encoded = head.headers.contains_key(header::CONTENT_ENCODING);
+        headers::strip_connection_headers(&mut head.headers);
+        call.answered(head.status.as_u16(), streamed);
+        if !head.status.is_success() {
+            call.failed(head.status.as_u16());
+            let relay = Relay::unmetered(incoming, upstream.idle_timeout);
+            return response(head, Body::Relay(Box::new(relay)));
+        }
+        let filter = (hides_usage && streamed && !encoded).then(StreamFilter::new);
+        if filter.is_some() {
+            head.headers.remove(header::CONTENT_LENGTH);
+        }
+        let facts = facts.unwrap_or_default();
+        let meter = Meter::new(self.routed.endpoint, &facts, streamed);
+        let tail = if streamed && !encoded {
+            Tail::stream(self.routed.endpoint.protocol, self.id_text.to_owned())
+        } else {
+            Tail::closed()
+        };
+        let relay = Relay::new(incoming, &head.headers, (call, meter), filter, tail, upstream.idle_timeout);
+        response(head, Body::Relay(Box::new(relay)))
+    }
+}
+
+/// A response of our own with the status and headers of the provider's.
+fn response(head: http::response::Parts, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = head.status;
+    *response.headers_mut() = head.headers;
+    response
+}
+
+/// Whether calls of this kind have a body that is inspected.
+const fn has_body(endpoint: Endpoint) -> bool {
+    !matches!(endpoint.call, tollgate_providers::Call::Models)
+}
+
+fn is_event_stream(headers: &http::HeaderMap) -> bool {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    value.is_some_and(|value| value.trim_start().to_ascii_lowercase().starts_with("text/event-stream"))
+}
+
+fn unauthenticated(presented: Option<Presented>) -> Refused {
+    let message = match presented {
+        None => {
+            "No key was sent: send your Tollgate key in `authorization: Bearer`, `x-api-key` or `x-tollgate-key`."
+        }
+        Some(_) => "This key is not known here: check that it is complete and has not been revoked.",
+    };
+    Refused::new(ErrorKind::Unauthenticated, "unauthenticated", message)
+}
+
+fn bad_request(error: RequestError) -> Refused {
+    Refused::new(ErrorKind::BadRequest, "bad_request", error.message)
+}
+
+/// Refuses bodies that two readers could take for two different requests.
+fn check_framing(parts: &Parts) -> Result<(), Refused> {
+    let refuse = |message: &str| Err(Refused::new(ErrorKind::BadRequest, "bad_request", message));
+    if parts.headers.contains_key(header::TRANSFER_ENCODING)
+        && parts.headers.contains_key(header::CONTENT_LENGTH)
+    {
+        return refuse("The request has both `transfer-encoding` and `content-length`: send one of them.");
+    }
+    let encoding = parts.headers.get(header::CONTENT_ENCODING);
+    if encoding.is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        return refuse(
+            "Compressed request bodies are not accepted: send the body without `content-encoding`.",
+        );
+    }
+    if parts.method == Method::CONNECT || parts.headers.contains_key(header::UPGRADE) {
+        return refuse("Upgrades are not served here: send the request without `upgrade`.");
+    }
+    Ok(())
+}
+
+fn session(parts: &Parts) -> Result<Option<Session>, Refused> {
+    let mut values = parts.headers.get_all(headers::SESSION).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let id = value.as_bytes();
+    let valid = !id.is_empty()
+        && id.len() <= SESSION_BYTES_MAX
+        && id.iter().all(u8::is_ascii_graphic)
+        && values.next().is_none();
+    match std::str::from_utf8(id) {
+        Ok(id) if valid => Ok(Some(Session { id: id.into(), derived: false })),
+        _ => {
+            let message = "`x-tollgate-session` must be sent once, with 1 to 128 visible ASCII characters and no spaces.";
+            Err(Refused::new(ErrorKind::BadRequest, "bad_request", message))
+        }
+    }
+}

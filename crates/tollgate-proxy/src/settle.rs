@@ -1,0 +1,217 @@
+//! How a request's end becomes what it costs. Pure: no store, no clock.
+
+use std::sync::Arc;
+
+use tollgate_limiter::{TimestampMs, Tokens};
+use tollgate_pricing::{ModelPrice, PicoUsd, PriceTable, Usage};
+use tollgate_providers::{Metered, ModelUsage, Reported};
+use tollgate_usage::{Flags, ModelUse, TokenCounts};
+
+use crate::amounts::Amounts;
+
+/// What was expected of a request when it was admitted.
+#[derive(Clone, Debug)]
+pub(crate) struct Quote {
+    /// Whether the provider bills this call.
+    pub(crate) billed: bool,
+    /// What is reserved.
+    pub(crate) reserved: Amounts,
+    pub(crate) estimated_input: Tokens,
+    /// The model the request names.
+    pub(crate) model: Arc<str>,
+    /// The tier the request names.
+    pub(crate) service_tier: Option<Arc<str>>,
+}
+
+impl Quote {
+    /// A call that costs neither tokens nor money.
+    pub(crate) const fn unbilled(model: Arc<str>) -> Self {
+        Self {
+            billed: false,
+            reserved: Amounts::FREE,
+            estimated_input: Tokens::ZERO,
+            model,
+            service_tier: None,
+        }
+    }
+}
+
+/// How a request ended.
+#[derive(Debug)]
+pub(crate) enum End<'a> {
+    /// The provider answered with an error, or not at all.
+    Failed,
+    /// The client left before the first byte, after the request had gone to the provider.
+    NoAnswer,
+    /// The answer was passed on to its end.
+    Whole(&'a Metered),
+    /// The answer broke off after its first byte.
+    Broken(&'a Metered),
+}
+
+/// What a request costs.
+#[derive(Debug)]
+pub(crate) struct Bill {
+    /// What its counters are settled to.
+    pub(crate) amounts: Amounts,
+    pub(crate) tokens: TokenCounts,
+    pub(crate) usage_estimated: bool,
+    /// The model that decided the price.
+    pub(crate) model: Arc<str>,
+    pub(crate) service_tier: Option<Arc<str>>,
+    pub(crate) flags: Flags,
+    pub(crate) others: Vec<ModelUse>,
+}
+
+/// The bill of a request that ended like `end` (SPEC §4, "how a request ends decides what it costs").
+///
+/// The request itself stays counted whatever its end: it was made.
+pub(crate) fn bill(end: &End<'_>, quote: &Quote, prices: &PriceTable, at: TimestampMs) -> Bill {
+    let pricing = Pricing { quote, prices, at };
+    if !quote.billed {
+        return pricing.nothing();
+    }
+    match end {
+        End::Failed => pricing.nothing(),
+        End::NoAnswer => pricing.at_least_reserved(&estimated(quote, Tokens::ZERO), None),
+        End::Whole(metered) => match &metered.usage {
+            Reported::Usage(usage) => pricing.reported(usage, metered),
+            Reported::Missing => {
+                pricing.at_least_reserved(&estimated(quote, metered.output_seen), Some(metered))
+            }
+        },
+        End::Broken(metered) => pricing.at_least_reserved(&seen_so_far(quote, metered), Some(metered)),
+    }
+}
+
+/// Usage nobody reported: the estimated input and the output that passed.
+fn estimated(quote: &Quote, output_seen: Tokens) -> Usage {
+    Usage { input: quote.estimated_input.get(), output: output_seen.get(), ..Usage::default() }
+}
+
+/// What a broken answer had reported, with the output that passed where that is more.
+fn seen_so_far(quote: &Quote, metered: &Metered) -> Usage {
+    metered.usage_seen().unwrap_or_else(|| estimated(quote, metered.output_seen))
+}
+
+struct Pricing<'a> {
+    quote: &'a Quote,
+    prices: &'a PriceTable,
+    at: TimestampMs,
+}
+
+impl Pricing<'_> {
+    fn nothing(&self) -> Bill {
+        Bill {
+            amounts: Amounts::FREE,
+            tokens: TokenCounts::default(),
+            usage_estimated: false,
+            model: self.quote.model.clone(),
+            service_tier: self.quote.service_tier.clone(),
+            flags: Flags::new(),
+            others: Vec::new(),
+        }
+    }
+
+    /// The provider's report decides, whatever was reserved.
+    fn reported(&self, usage: &Usage, metered: &Metered) -> Bill {
+        let mut bill = self.priced(usage, Some(metered));
+        bill.usage_estimated = false;
+        bill
+    }
+
+    /// The larger of the reservation and the price of `usage`.
+    fn at_least_reserved(&self, usage: &Usage, metered: Option<&Metered>) -> Bill {
+        let mut bill = self.priced(usage, metered);
+        let reserved = &self.quote.reserved;
+        let amounts = &mut bill.amounts;
+        amounts.cost = amounts.cost.max(reserved.cost);
+        amounts.input_tokens = amounts.input_tokens.max(reserved.input_tokens);
+        amounts.output_tokens = amounts.output_tokens.max(reserved.output_tokens);
+        bill
+    }
+
+    fn priced(&self, usage: &Usage, metered: Option<&Metered>) -> Bill {
+        let model = metered.and_then(|metered| metered.model.as_deref());
+        let tier = metered
+            .and_then(|metered| metered.service_tier.as_deref())
+            .or(self.quote.service_tier.as_deref());
+        let mut flags = Flags::new();
+        let (price, model) = self.price_of(model, &mut flags);
+        let mut cost = cost_of(price, usage, tier, &mut flags);
+        let mut input_tokens = usage.input_total();
+        let mut output_tokens = usage.output;
+        let mut others = Vec::new();
+        for other in metered.map_or(&[][..], |metered| &metered.others) {
+            let (price, model) = self.price_of(Some(&other.model), &mut flags);
+            cost = cost.saturating_add(cost_of(price, &other.usage, tier, &mut flags));
+            input_tokens = input_tokens.saturating_add(other.usage.input_total());
+            output_tokens = output_tokens.saturating_add(other.usage.output);
+            others.push(model_use(model, other));
+        }
+        if metered.is_some_and(|metered| metered.is_contradictory) {
+            note(&mut flags, "clamped");
+        }
+        if metered.is_some_and(|metered| metered.has_unread) {
+            note(&mut flags, "unread_part");
+        }
+        Bill {
+            amounts: Amounts { requests: 1, input_tokens, output_tokens, cost },
+            tokens: counts(usage),
+            usage_estimated: true,
+            model,
+            service_tier: tier.map(Arc::from),
+            flags,
+            others,
+        }
+    }
+
+    /// The answer's model decides the price; where it has none, the request's model.
+    fn price_of(&self, answered: Option<&str>, flags: &mut Flags) -> (Option<&ModelPrice>, Arc<str>) {
+        let asked = &self.quote.model;
+        let answered = answered.filter(|model| !model.is_empty());
+        let name = answered.map_or_else(|| asked.clone(), Arc::from);
+        if let Some(price) = self.prices.lookup(&name, self.at) {
+            return (Some(price), name);
+        }
+        let price = self.prices.lookup(asked, self.at);
+        note(flags, if price.is_some() { "price_of_requested_model" } else { "model_unpriced" });
+        (price, name)
+    }
+}
+
+fn cost_of(price: Option<&ModelPrice>, usage: &Usage, tier: Option<&str>, flags: &mut Flags) -> PicoUsd {
+    let Some(price) = price else { return PicoUsd::ZERO };
+    let cost = price.cost(usage, tier);
+    cost.flags.names().for_each(|word| note(flags, word));
+    cost.pico_usd
+}
+
+fn note(flags: &mut Flags, word: &'static str) {
+    if !flags.contains(&word) {
+        flags.push(word);
+    }
+}
+
+fn model_use(model: Arc<str>, other: &ModelUsage) -> ModelUse {
+    ModelUse { model, tokens: counts(&other.usage) }
+}
+
+const fn counts(usage: &Usage) -> TokenCounts {
+    TokenCounts {
+        input: usage.input,
+        cache_read: usage.cache_read,
+        cache_write_5m: usage.cache_write_5m,
+        cache_write_1h: usage.cache_write_1h,
+        cache_write: usage.cache_write,
+        output: usage.output,
+        reasoning: usage.reasoning,
+        audio_input: usage.audio_input,
+        cached_audio_input: usage.cached_audio_input,
+        image_input: usage.image_input,
+        audio_output: usage.audio_output,
+        image_output: usage.image_output,
+        web_searches: usage.web_searches,
+        web_fetches: usage.web_fetches,
+    }
+}

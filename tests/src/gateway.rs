@@ -1,0 +1,256 @@
+//! A mock provider and a proxy in this process.
+
+use std::{
+    collections::BTreeMap,
+    env::VarError,
+    io,
+    net::SocketAddr,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+
+use serde_json::Value;
+use tollgate_config::{Config, Environment};
+use tollgate_limiter::{Amount, CounterKey, Enforcement, Limit, Period, Rule};
+use tollgate_mock::{Behaviour, Mock, Options};
+use tollgate_pricing::PriceTable;
+use tollgate_proxy::{Proxy, Setup, Stopped};
+use tollgate_store::{Clock, CounterView, ManualClock, MemoryStore, Store, SystemClock};
+
+/// What the proxy sends to the mock in place of a client's key; the mock accepts nothing else.
+pub const PROVIDER_KEY: &str = "sk-provider-sentinel";
+
+/// How a gateway is started.
+#[derive(Debug, Default)]
+pub struct GatewayOptions {
+    /// TOML after the sections that every gateway has: `[[tenants]]` and what else the test needs.
+    /// `key_env = "NAME"` makes a key whose text is `NAME`.
+    pub config: String,
+    /// TOML for `[server]`, without the listeners.
+    pub server: String,
+    /// TOML for `[reservation]`.
+    pub reservation: String,
+    /// Further lines for the two providers `anthropic` and `openai`.
+    pub provider: String,
+    /// How the mock answers unless a request says otherwise.
+    pub behaviour: Behaviour,
+    /// A price table in place of the compiled-in one.
+    pub prices: Option<String>,
+    /// Worker threads; 0 is one.
+    pub workers: usize,
+    /// Leave the time to the system.
+    pub system_clock: bool,
+    /// Share another gateway's store.
+    pub store: Option<Arc<MemoryStore>>,
+    /// Go on with another gateway's files.
+    pub directory: Option<Arc<tempfile::TempDir>>,
+}
+
+/// Which clock a gateway runs on.
+#[derive(Clone, Debug)]
+pub enum Clocked {
+    /// The system's.
+    System,
+    /// One that stands still until it is moved.
+    Manual(Arc<ManualClock>),
+}
+
+/// A running mock and proxy.
+pub struct Gateway {
+    /// The provider behind the proxy.
+    pub mock: Mock,
+    /// The proxy's counters.
+    pub store: Arc<MemoryStore>,
+    /// The proxy's clock.
+    pub clock: Clocked,
+    /// Where its files are.
+    pub directory: Arc<tempfile::TempDir>,
+    proxy: Mutex<Option<Proxy>>,
+    address: SocketAddr,
+    admin: SocketAddr,
+}
+
+impl Gateway {
+    /// Starts a gateway with one tenants section.
+    pub fn new(config: &str) -> Self {
+        Self::start(GatewayOptions { config: config.to_owned(), ..GatewayOptions::default() })
+    }
+
+    /// Starts a gateway.
+    ///
+    /// # Panics
+    ///
+    /// The configuration is wrong or a port cannot be opened.
+    pub fn start(options: GatewayOptions) -> Self {
+        let mock = Mock::start(Options {
+            api_key: Some(PROVIDER_KEY.to_owned()),
+            behaviour: options.behaviour.clone(),
+            ..Options::default()
+        })
+        .expect("the mock starts");
+        let directory =
+            options.directory.clone().unwrap_or_else(|| Arc::new(tempfile::tempdir().expect("a directory")));
+        let text = config_text(&options, &mock, directory.path());
+        let config = Config::parse(&text, "test.toml", directory.path(), &NamedKeys)
+            .unwrap_or_else(|errors| panic!("{errors}\n{text}"));
+        let (clock, clocked): (Arc<dyn Clock>, Clocked) = if options.system_clock {
+            (Arc::new(SystemClock::new()), Clocked::System)
+        } else {
+            let manual = Arc::new(ManualClock::new(SystemClock::new().now()));
+            (manual.clone(), Clocked::Manual(manual))
+        };
+        let prices = options.prices.as_deref().map_or_else(PriceTable::builtin, |yaml| {
+            Arc::new(PriceTable::from_yaml(yaml).expect("the price table is right"))
+        });
+        let store = options.store.clone().unwrap_or_else(|| Arc::new(MemoryStore::new(clock.clone())));
+        let setup = Setup::new(config, prices);
+        setup.restore(&store, |_, _| {}).expect("the usage file can be read");
+        let workers = NonZeroUsize::new(options.workers).unwrap_or(NonZeroUsize::MIN);
+        let proxy = setup.start(store.clone(), clock, workers).expect("the proxy starts");
+        let (address, admin) = (proxy.address(), proxy.admin_address());
+        Self { mock, store, clock: clocked, directory, proxy: Mutex::new(Some(proxy)), address, admin }
+    }
+
+    /// Where clients connect.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where health and metrics are.
+    pub const fn admin_address(&self) -> SocketAddr {
+        self.admin
+    }
+
+    /// The hand-moved clock.
+    ///
+    /// # Panics
+    ///
+    /// The gateway runs on the system's.
+    pub fn manual_clock(&self) -> &ManualClock {
+        match &self.clock {
+            Clocked::Manual(clock) => clock,
+            Clocked::System => panic!("this gateway runs on the system's clock"),
+        }
+    }
+
+    /// Stops the proxy: drains, settles, writes. May be called once.
+    ///
+    /// # Panics
+    ///
+    /// It was called before, or the events cannot be written.
+    pub fn stop(&self) -> Stopped {
+        let proxy = self.proxy.lock().expect("not poisoned").take().expect("still running");
+        proxy.stop().expect("the events are written")
+    }
+
+    /// The usage file's path.
+    pub fn usage_file(&self) -> PathBuf {
+        self.directory.path().join("usage.jsonl")
+    }
+
+    /// All events so far, in the file's order.
+    ///
+    /// # Panics
+    ///
+    /// The file cannot be read or holds a line that is no JSON.
+    pub fn events(&self) -> Vec<Value> {
+        if let Some(proxy) = self.proxy.lock().expect("not poisoned").as_ref() {
+            proxy.flush_usage().expect("the events are written");
+        }
+        let text = std::fs::read_to_string(self.usage_file()).expect("the usage file");
+        text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+    }
+
+    /// Usage events only.
+    pub fn usage_events(&self) -> Vec<Value> {
+        self.events().into_iter().filter(|event| event["type"] == "usage").collect()
+    }
+
+    /// The sum over usage events of a tenant, in pico-USD.
+    pub fn cost_pico_usd(&self, tenant: &str) -> u128 {
+        let cost = |event: &Value| match event.get("cost_pico_usd").and_then(Value::as_u64) {
+            Some(pico) => u128::from(pico),
+            None => u128::from(event["cost_micro_usd"].as_u64().expect("a cost")) * 1_000_000,
+        };
+        self.usage_events().iter().filter(|event| event["tenant"] == tenant).map(cost).sum()
+    }
+
+    /// How one counter of a tenant stands: `unit` as in events, `window` as in the configuration.
+    ///
+    /// # Panics
+    ///
+    /// The store does not answer.
+    pub async fn counter(&self, tenant: &str, unit: &str, window: &str, amount: u64) -> CounterView {
+        let limit = Arc::new(counter(tenant, unit, window, amount));
+        self.store.inspect(&[limit]).await.expect("an answer").remove(0)
+    }
+}
+
+impl std::fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gateway").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+/// The limit that a tenant's rule compiles to.
+///
+/// # Panics
+///
+/// No rule has this window.
+pub fn counter(tenant: &str, unit: &str, window: &str, amount: u64) -> Limit {
+    let rule = if unit == "micro_usd" {
+        Rule::Calendar(match window {
+            "minute" => Period::Minute,
+            "hour" => Period::Hour,
+            "day" => Period::Day,
+            "week" => Period::Week,
+            "month" => Period::Month,
+            "total" => Period::Total,
+            other => panic!("no budget has the window {other}"),
+        })
+    } else {
+        let lengths =
+            BTreeMap::from([("second", 1_000), ("minute", 60_000), ("hour", 3_600_000), ("day", 86_400_000)]);
+        Rule::SlidingWindow { window: tollgate_limiter::DurationMs::new(lengths[window]) }
+    };
+    Limit {
+        key: CounterKey::new(tenant, format!("tenant:{unit}:{window}")),
+        rule,
+        amount: Amount::new(amount),
+        enforcement: Enforcement::Hard,
+    }
+}
+
+fn config_text(options: &GatewayOptions, mock: &Mock, directory: &Path) -> String {
+    let (base_url, provider) = (mock.base_url(), &options.provider);
+    let providers: String = ["anthropic", "openai"]
+        .map(|id| {
+            format!(
+                "[[providers]]\nid = \"{id}\"\nprotocol = \"{id}\"\nbase_url = \"{base_url}\"\n\
+                 api_key_env = \"{PROVIDER_KEY}\"\n{provider}\n"
+            )
+        })
+        .concat();
+    format!(
+        "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n{server}\n\
+         [usage]\nfile = \"{usage}\"\n[reservation]\n{reservation}\n{providers}\n{config}",
+        server = options.server,
+        usage = directory.join("usage.jsonl").display(),
+        reservation = options.reservation,
+        config = options.config,
+    )
+}
+
+/// Every variable is set to its own name.
+struct NamedKeys;
+
+impl Environment for NamedKeys {
+    fn var(&self, name: &str) -> Result<String, VarError> {
+        Ok(name.to_owned())
+    }
+
+    fn read_file(&self, path: &Path) -> io::Result<Vec<u8>> {
+        std::fs::read(path)
+    }
+}
