@@ -1,6 +1,6 @@
 //! What one decision costs: reserve and settle over four limits of one tenant, on one thread.
 //!
-//!     cargo bench -p tollgate-store
+//!     cargo bench -p tollgate-store [-- CALLS]
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,10 +10,11 @@ use tollgate_limiter::{
 };
 use tollgate_store::{Clock, MemoryStore, Store, StoreError, StoreFuture, SystemClock};
 
-const CALLS: u32 = 200_000;
 const ROUNDS: u32 = 7;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // Cargo adds an argument of its own.
+    let calls = std::env::args().find_map(|argument| argument.parse().ok()).unwrap_or(200_000);
     let clock = Arc::new(SystemClock::new());
     let store = MemoryStore::new(Arc::clone(&clock) as Arc<dyn Clock>);
     let limits = limits();
@@ -21,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         [ExactAmount::whole(1), ExactAmount::whole(700), ExactAmount::whole(90), ExactAmount::whole(90)];
     let mut best = [Duration::MAX; 3];
     for round in 0..ROUNDS {
-        let plans = (0..CALLS).map(|_| plan(&limits)).collect::<Result<Vec<_>, _>>()?;
+        let plans = (0..calls).map(|_| plan(&limits)).collect::<Result<Vec<_>, _>>()?;
         let mut held = Vec::with_capacity(plans.len());
         let start = clock.elapsed();
         for (call, plan) in plans.into_iter().enumerate() {
@@ -41,12 +42,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let settled = clock.elapsed();
         keep_best(&mut best[0], reserved - start);
         keep_best(&mut best[1], settled - reserved);
-        keep_best(&mut best[2], in_turn(&store, &*clock, &limits, &actuals, round)?);
+        keep_best(&mut best[2], in_turn(&store, &*clock, &limits, &actuals, (calls, round))?);
     }
     for (name, best) in
         ["reserve, all open at once", "settle", "plan + reserve + settle in turn"].iter().zip(best)
     {
-        println!("{name:<34} {:>6} ns", best.as_nanos() / u128::from(CALLS));
+        println!("{name:<34} {:>6} ns", best.as_nanos() / u128::from(calls));
     }
     Ok(())
 }
@@ -57,10 +58,10 @@ fn in_turn(
     clock: &dyn Clock,
     limits: &[Arc<Limit>],
     actuals: &[ExactAmount],
-    round: u32,
+    (calls, round): (u32, u32),
 ) -> Result<Duration, Box<dyn std::error::Error>> {
     let start = clock.elapsed();
-    for call in 0..CALLS {
+    for call in 0..calls {
         let id = ReservationId::new(spread(u64::from(round) << 32 | 1 << 31 | u64::from(call)));
         let plan = plan(limits)?;
         if let Verdict::Admitted(admission) = answer(store.reserve(id, Arc::clone(&plan), Attempt::First))? {

@@ -21,7 +21,7 @@ use crate::{Clock, Store, StoreFuture};
 use shards::{CounterShards, SHARDS, lock};
 
 /// How many ended reservations a shard remembers.
-const FINISHED_MAX: usize = 128;
+const FINISHED_MAX: usize = 32;
 
 /// Counters in this process's memory. Gone when it ends.
 ///
@@ -29,7 +29,7 @@ const FINISHED_MAX: usize = 128;
 /// [ready](StoreFuture::now_or_later).
 ///
 /// Counters that no longer count are dropped bit by bit as calls come in, and of the reservations
-/// that ended some thousands are remembered. Open reservations are kept until they are settled.
+/// that ended the last two thousand or so are remembered. Open reservations are kept until they are settled.
 pub struct MemoryStore {
     clock: Arc<dyn Clock>,
     hasher: RandomState,

@@ -2,8 +2,10 @@
 
 use std::{
     array,
+    cell::Cell,
     collections::HashMap,
     hash::{BuildHasher, RandomState},
+    ptr,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -39,22 +41,26 @@ impl CounterShards {
 
     /// Locks the shards of some limits, in ascending order.
     pub(super) fn lock<'a>(&self, limits: impl Iterator<Item = &'a Limit>) -> Locked<'_> {
-        let wanted = limits.fold(0_u64, |wanted, limit| wanted | 1 << self.shard(&limit.key));
-        let mut guards = [const { None }; SHARDS];
-        for (index, (shard, guard)) in self.shards.iter().zip(&mut guards).enumerate() {
-            if wanted & 1 << index != 0 {
-                *guard = Some(lock(shard));
+        let finder = Finder { hasher: &self.hasher, last: Cell::new(None) };
+        let mut wanted = limits.fold(0_u64, |wanted, limit| wanted | 1 << finder.shard(&limit.key));
+        let mut locked = Locked { finder, few: [const { None }; FEW], more: Vec::new() };
+        for place in 0..SHARDS {
+            if wanted == 0 {
+                break;
+            }
+            let shard = usize::try_from(wanted.trailing_zeros()).unwrap_or(0);
+            wanted &= wanted - 1;
+            let guard = (shard, lock(&self.shards[shard]));
+            match locked.few.get_mut(place) {
+                Some(free) => *free = Some(guard),
+                None => locked.more.push(guard),
             }
         }
-        Locked { all: self, guards }
+        locked
     }
 
     pub(super) fn len(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).by_key.len()).sum()
-    }
-
-    fn shard(&self, key: &CounterKey) -> usize {
-        shard_of(self.hasher.hash_one(key.partition()))
     }
 }
 
@@ -76,26 +82,62 @@ impl Shard {
     }
 }
 
+/// How many locked shards fit without allocation: the partitions of a usual plan.
+const FEW: usize = 4;
+
 /// The locked shards of one call.
 pub(super) struct Locked<'a> {
-    all: &'a CounterShards,
-    guards: [Option<MutexGuard<'a, Shard>>; SHARDS],
+    finder: Finder<'a>,
+    few: [Option<(usize, MutexGuard<'a, Shard>)>; FEW],
+    more: Vec<(usize, MutexGuard<'a, Shard>)>,
+}
+
+/// Finds a key's shard. Neighbouring entries of a plan mostly share a partition: the last one is kept.
+struct Finder<'a> {
+    hasher: &'a RandomState,
+    last: Cell<Option<(*const str, usize)>>,
+}
+
+impl Finder<'_> {
+    fn shard(&self, key: &CounterKey) -> usize {
+        // Within a call all partitions are alive, so the same address is the same partition.
+        let partition = key.partition();
+        match self.last.get() {
+            Some((last, shard)) if ptr::eq(last, partition) => shard,
+            _ => {
+                let shard = shard_of(self.hasher.hash_one(partition));
+                self.last.set(Some((partition, shard)));
+                shard
+            }
+        }
+    }
 }
 
 impl Locked<'_> {
     /// Drops idle counters where it is time.
     pub(super) fn sweep(&mut self, now: TimestampMs) {
-        for shard in self.guards.iter_mut().flatten() {
+        for (_, shard) in self.few.iter_mut().flatten().chain(&mut self.more) {
             shard.sweep(now);
         }
+    }
+
+    /// The shard of a counter; `None` only for a limit that was not among the locked ones.
+    fn shard(&self, limit: &Limit) -> Option<&Shard> {
+        let wanted = self.finder.shard(&limit.key);
+        let mut locked = self.few.iter().flatten().chain(&self.more);
+        locked.find(|(shard, _)| *shard == wanted).map(|(_, guard)| &**guard)
+    }
+
+    fn shard_mut(&mut self, limit: &Limit) -> Option<&mut Shard> {
+        let wanted = self.finder.shard(&limit.key);
+        let mut locked = self.few.iter_mut().flatten().chain(&mut self.more);
+        locked.find(|(shard, _)| *shard == wanted).map(|(_, guard)| &mut **guard)
     }
 }
 
 impl Counters for Locked<'_> {
     fn get(&self, limit: &Limit, now: TimestampMs) -> Counter {
-        let Some(shard) = &self.guards[self.all.shard(&limit.key)] else {
-            return Counter::new(limit.rule, now);
-        };
+        let Some(shard) = self.shard(limit) else { return Counter::new(limit.rule, now) };
         match shard.by_key.get(&limit.key) {
             Some(counter) if counter.rule() == limit.rule => *counter,
             _ => shard.sweep.new_counter(limit.rule, now),
@@ -103,9 +145,7 @@ impl Counters for Locked<'_> {
     }
 
     fn change<T>(&mut self, limit: &Limit, now: TimestampMs, change: impl FnOnce(&mut Counter) -> T) -> T {
-        let Some(shard) = &mut self.guards[self.all.shard(&limit.key)] else {
-            return change(&mut Counter::new(limit.rule, now));
-        };
+        let Some(shard) = self.shard_mut(limit) else { return change(&mut Counter::new(limit.rule, now)) };
         if let Some(counter) = shard.by_key.get_mut(&limit.key)
             && counter.rule() == limit.rule
         {
