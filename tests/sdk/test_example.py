@@ -4,13 +4,15 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tollgate.toml"
 SECRETS = {"ANTHROPIC_API_KEY": "sk-ant-example", "OPENAI_API_KEY": "sk-example"}
 
 
-def check(**environment):
+def run(command, **environment):
     return subprocess.run(
-        [os.environ["TOLLGATE_BIN"], "check", "--config", str(EXAMPLE)],
+        [os.environ["TOLLGATE_BIN"], command, "--config", str(EXAMPLE)],
         env=environment,
         capture_output=True,
         text=True,
@@ -19,13 +21,14 @@ def check(**environment):
 
 
 def test_the_example_configuration_passes_its_check():
-    checked = check(**SECRETS)
+    checked = run("check", **SECRETS)
     assert checked.returncode == 0, checked.stderr
     assert "acme" in checked.stdout
     assert not [secret for secret in SECRETS.values() if secret in checked.stdout + checked.stderr]
 
 
-def test_a_missing_secret_is_bad_configuration_and_is_named():
-    checked = check(ANTHROPIC_API_KEY="sk-ant-example")
-    assert checked.returncode == 78
-    assert "OPENAI_API_KEY" in checked.stderr
+@pytest.mark.parametrize(("command", "status"), [("check", 1), ("serve", 78)])
+def test_a_missing_secret_is_named(command, status):
+    refused = run(command, ANTHROPIC_API_KEY="sk-ant-example")
+    assert refused.returncode == status
+    assert "OPENAI_API_KEY" in refused.stderr
