@@ -10,7 +10,7 @@ use tollgate_pricing::CacheWrite;
 
 use crate::estimate::{InputSizes, Run};
 use crate::facts::CacheTtls;
-use crate::json::{Into, KeySeed, Scalar, Sink, Skip};
+use crate::json::{Field, FieldSink, Into, KeySeed, Scalar, Sink, Skip};
 use crate::media::{self, Kind, Media};
 
 /// What a walk gathers.
@@ -56,6 +56,8 @@ pub(crate) enum Place {
     CacheControl,
     /// A reference to something that is kept at the provider's.
     Reference,
+    /// What was cited, in an earlier answer, or that a document is to be cited.
+    Citations,
     /// Not read by the model.
     Ignored,
 }
@@ -66,8 +68,10 @@ impl Place {
         match key {
             "type" => Self::BlockType,
             "cache_control" => Self::CacheControl,
-            "role" | "id" | "tool_use_id" | "tool_call_id" | "index" | "citations" | "annotations"
-            | "is_error" => Self::Ignored,
+            "role" | "id" | "tool_use_id" | "tool_call_id" | "index" | "annotations" | "is_error" => {
+                Self::Ignored
+            }
+            "citations" => Self::Citations,
             "input" => Self::Verbatim,
             "source" | "file" => Self::File,
             "image_url" => Self::Image,
@@ -129,7 +133,7 @@ impl<'de> Sink<'de> for Walk<'_> {
             Place::File => gathered.sizes.text.add(value.as_bytes()),
             Place::CacheControl => gathered.ttls.five_minutes = true,
             Place::Reference => gathered.hidden = true,
-            Place::Ignored => {}
+            Place::Citations | Place::Ignored => {}
         }
     }
 
@@ -154,6 +158,7 @@ impl<'de> Sink<'de> for Walk<'_> {
                 self.gathered.hidden = true;
                 Skip.object(fields)
             }
+            Place::Citations => self.citations(fields),
             Place::Opaque | Place::BlockType | Place::Ignored => Skip.object(fields),
         }
     }
@@ -163,6 +168,15 @@ impl Walk<'_> {
     fn content<'de, A: MapAccess<'de>>(mut self, mut fields: A) -> Result<(), A::Error> {
         while let Some(place) = fields.next_key_seed(KeySeed(Place::in_content))? {
             fields.next_value_seed(self.at(place))?;
+        }
+        Ok(())
+    }
+
+    /// `{"enabled": true}` on a document.
+    fn citations<'de, A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        while let Some(is_enabled) = fields.next_key_seed(KeySeed(|key: &str| key == "enabled"))? {
+            let value = fields.next_value_seed(Into(FieldSink))?;
+            self.gathered.sizes.has_citations |= is_enabled && value == Field::Scalar(Scalar::Bool(true));
         }
         Ok(())
     }

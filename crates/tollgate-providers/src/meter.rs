@@ -19,7 +19,6 @@ pub struct Meter {
     family: Family,
     form: Form,
     form_is_known: bool,
-    /// White space before the first byte that tells the form.
     scanner: Scanner,
     sse: sse::Parser,
     reader: Reader,

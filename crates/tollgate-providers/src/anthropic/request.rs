@@ -2,7 +2,7 @@
 
 use serde::de::{MapAccess, SeqAccess};
 
-use crate::content::{Gathered, Is, Place, Walk};
+use crate::content::{Gathered, Place, Walk};
 use crate::fields::{self, KnownKey, Seen};
 use crate::json::{self, Field, FieldSink, Into, KeySeed, ReadFields, Scalar, Sink, Skip};
 use crate::{Protocol, RequestError, RequestFacts};
@@ -12,7 +12,7 @@ use crate::{Protocol, RequestError, RequestFacts};
 const UNSTATED_SEARCHES: u64 = 10;
 
 /// Fields that decide something. Any other passes unread.
-const KNOWN: [&str; 15] = [
+const KNOWN: [&str; 16] = [
     "model",
     "max_tokens",
     "stream",
@@ -28,6 +28,7 @@ const KNOWN: [&str; 15] = [
     "container",
     "output_format",
     "output_config",
+    "thinking",
 ];
 
 /// Reads a request's facts. `is_messages`: not for `count_tokens`, which has no output limit.
@@ -70,7 +71,14 @@ impl ReadFields for Request {
                 }
                 Some("system") => fields.next_value_seed(self.walk(Place::Content))?,
                 Some("tools") => fields.next_value_seed(Into(Tools(self)))?,
-                Some("tool_choice") => fields.next_value_seed(Into(ToolChoice(&mut self.gathered)))?,
+                Some("tool_choice") => {
+                    let choice = Typed { gathered: &mut self.gathered, note: note_tool_choice };
+                    fields.next_value_seed(Into(choice))?;
+                }
+                Some("thinking") => {
+                    let thinking = Typed { gathered: &mut self.gathered, note: note_thinking };
+                    fields.next_value_seed(Into(thinking))?;
+                }
                 Some("cache_control") => fields.next_value_seed(self.walk(Place::CacheControl))?,
                 Some("mcp_servers" | "container") => fields.next_value_seed(self.walk(Place::Reference))?,
                 Some("output_format" | "output_config") => {
@@ -169,10 +177,23 @@ impl<'de> Sink<'de> for Messages<'_> {
     }
 }
 
-/// `{"type": "auto" | "none" | "any" | "tool", …}`.
-struct ToolChoice<'g>(&'g mut Gathered);
+/// `tool_choice`: auto, none, any, or a named tool.
+fn note_tool_choice(gathered: &mut Gathered, choice: &str) {
+    gathered.sizes.is_tool_forced = matches!(choice, "any" | "tool");
+}
 
-impl<'de> Sink<'de> for ToolChoice<'_> {
+/// `thinking`: enabled, adaptive, disabled.
+fn note_thinking(gathered: &mut Gathered, thinking: &str) {
+    gathered.sizes.has_thinking = thinking != "disabled";
+}
+
+/// An object of which only the `type` says something.
+struct Typed<'g> {
+    gathered: &'g mut Gathered,
+    note: fn(&mut Gathered, &str),
+}
+
+impl<'de> Sink<'de> for Typed<'_> {
     type Out = ();
 
     fn scalar(self, _: Scalar) {}
@@ -185,35 +206,12 @@ impl<'de> Sink<'de> for ToolChoice<'_> {
 
     fn object<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
         while let Some(is_type) = fields.next_key_seed(KeySeed(|key: &str| key == "type"))? {
-            if is_type {
-                self.0.sizes.is_tool_forced |= fields.next_value_seed(Into(IsForced))?;
-            } else {
-                fields.next_value_seed(Into(Skip))?;
+            let value = fields.next_value_seed(Into(FieldSink))?;
+            if let (true, Field::Text(name)) = (is_type, value) {
+                (self.note)(self.gathered, &name);
             }
         }
         Ok(())
-    }
-}
-
-struct IsForced;
-
-impl<'de> Sink<'de> for IsForced {
-    type Out = bool;
-
-    fn scalar(self, _: Scalar) -> bool {
-        false
-    }
-
-    fn text(self, value: &str) -> bool {
-        matches!(value, "any" | "tool")
-    }
-
-    fn array<A: SeqAccess<'de>>(self, items: A) -> Result<bool, A::Error> {
-        Skip.array(items).map(|()| false)
-    }
-
-    fn object<A: MapAccess<'de>>(self, fields: A) -> Result<bool, A::Error> {
-        Is("").object(fields)
     }
 }
 

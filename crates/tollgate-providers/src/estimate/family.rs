@@ -37,15 +37,44 @@ impl Family {
         }
     }
 
-    /// Tokens per 1,000 bytes. Set from published averages (English prose, about 4 characters a
-    /// token) and checked against recorded exchanges; on the high side.
+    /// Tokens per 1,000 bytes. OpenAI's from counting prose, code, JSON, logs, ids and ten languages
+    /// with the published encodings; Anthropic's, whose encoding is not published, from recorded
+    /// exchanges and with more to spare. On the high side.
     pub(crate) const fn text_ratio(self) -> TextRatio {
         match self {
-            Self::Claude => TextRatio { letters: 240, marks: 600, dense: 480, other: 450 },
-            Self::ClaudeNew => TextRatio { letters: 312, marks: 780, dense: 624, other: 585 },
-            Self::O200k => TextRatio { letters: 215, marks: 560, dense: 460, other: 330 },
-            Self::Cl100k => TextRatio { letters: 220, marks: 580, dense: 480, other: 450 },
-            Self::Other => TextRatio { letters: 250, marks: 650, dense: 550, other: 500 },
+            Self::Claude => CLAUDE_RATIO,
+            Self::ClaudeNew => TextRatio {
+                letters: CLAUDE_RATIO.letters * 13 / 10,
+                marks: CLAUDE_RATIO.marks * 13 / 10,
+                random: CLAUDE_RATIO.random * 13 / 10,
+                two_byte: CLAUDE_RATIO.two_byte * 13 / 10,
+                three_byte: CLAUDE_RATIO.three_byte * 13 / 10,
+                four_byte: CLAUDE_RATIO.four_byte * 13 / 10,
+            },
+            Self::O200k => TextRatio {
+                letters: 218,
+                marks: 640,
+                random: 700,
+                two_byte: 190,
+                three_byte: 290,
+                four_byte: 450,
+            },
+            Self::Cl100k => TextRatio {
+                letters: 224,
+                marks: 640,
+                random: 720,
+                two_byte: 440,
+                three_byte: 440,
+                four_byte: 720,
+            },
+            Self::Other => TextRatio {
+                letters: 250,
+                marks: 700,
+                random: 800,
+                two_byte: 450,
+                three_byte: 500,
+                four_byte: 800,
+            },
         }
     }
 
@@ -54,6 +83,9 @@ impl Family {
         matches!(self, Self::Claude | Self::ClaudeNew)
     }
 }
+
+const CLAUDE_RATIO: TextRatio =
+    TextRatio { letters: 240, marks: 650, random: 740, two_byte: 430, three_byte: 450, four_byte: 720 };
 
 /// The version in a Claude name: `claude-opus-4-7`, `claude-3-5-sonnet-20241022`, `claude-sonnet-5`.
 /// `(0, 0)` if there is none.

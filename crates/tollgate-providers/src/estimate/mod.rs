@@ -35,6 +35,10 @@ pub struct InputSizes {
     pub(crate) server_tool_tokens: u64,
     /// `tool_choice` names a tool or demands any.
     pub(crate) is_tool_forced: bool,
+    /// A document is to be cited.
+    pub(crate) has_citations: bool,
+    /// Extended thinking is on.
+    pub(crate) has_thinking: bool,
     pub(crate) images: ImageSizes,
     pub(crate) pdf_pages: u64,
     pub(crate) audio_tenths: u64,
@@ -110,6 +114,9 @@ fn overhead(facts: &RequestFacts, family: Family) -> u64 {
         times(sizes.tools, tool),
         times(sizes.schema_keys, SCHEMA_KEY_TOKENS),
         tool_prompt,
+        if sizes.has_citations { CITATIONS_PROMPT } else { 0 },
+        if sizes.has_thinking { THINKING_PROMPT } else { 0 },
+        if sizes.audio_tenths > 0 { AUDIO_PROMPT } else { 0 },
     ]
     .iter()
     .fold(0_u64, |sum, part| sum.saturating_add(*part))
@@ -117,11 +124,16 @@ fn overhead(facts: &RequestFacts, family: Family) -> u64 {
 
 /// Tokens for a request, a message, a tool call or result, a tool's definition: what short recorded
 /// exchanges have beyond their text.
-const CLAUDE_OVERHEAD: (u64, u64, u64, u64) = (4, 4, 24, 20);
+const CLAUDE_OVERHEAD: (u64, u64, u64, u64) = (6, 5, 24, 20);
 /// As OpenAI's token counting notebook has it: 3 to prime the answer, 3 a message and one more for
 /// its role, 10 a function at most; tool calls measured.
-const OPENAI_OVERHEAD: (u64, u64, u64, u64) = (3, 4, 8, 10);
+const OPENAI_OVERHEAD: (u64, u64, u64, u64) = (4, 4, 8, 10);
 /// What ends a list of functions, and what announces it.
-const OPENAI_TOOL_PROMPT: u64 = 40;
+const OPENAI_TOOL_PROMPT: u64 = 48;
+/// What Anthropic adds where citations or thinking are on, as recorded with short prompts.
+const CITATIONS_PROMPT: u64 = 600;
+const THINKING_PROMPT: u64 = 30;
+/// What OpenAI adds where audio goes in, as recorded.
+const AUDIO_PROMPT: u64 = 8;
 /// A property of a schema, beyond its name and description.
 const SCHEMA_KEY_TOKENS: u64 = 3;

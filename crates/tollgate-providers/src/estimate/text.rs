@@ -7,14 +7,18 @@
 /// Bytes of text, by class. Sums over any number of strings.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct TextSizes {
-    /// ASCII letters and spaces of ordinary text: several to a token.
+    /// ASCII letters and spaces: several to a token.
     pub(crate) letters: u64,
-    /// ASCII digits, punctuation and line ends: nearly a token each.
+    /// ASCII digits, punctuation and line ends: most of a token each.
     pub(crate) marks: u64,
-    /// ASCII without words in it: base64, hashes, long URLs, minified code.
-    pub(crate) dense: u64,
-    /// Bytes of characters beyond ASCII.
-    pub(crate) other: u64,
+    /// ASCII that no tokenizer has words for: base64, hashes, ids.
+    pub(crate) random: u64,
+    /// Bytes of characters that take two in UTF-8: Latin with accents, Cyrillic, Arabic, …
+    pub(crate) two_byte: u64,
+    /// Bytes of characters that take three: Chinese, Japanese, Indic scripts, …
+    pub(crate) three_byte: u64,
+    /// Bytes of characters that take four: emoji.
+    pub(crate) four_byte: u64,
 }
 
 impl TextSizes {
@@ -27,14 +31,18 @@ impl TextSizes {
 
     /// Counts a string that was seen piece by piece.
     pub(crate) fn add_run(&mut self, run: Run) {
-        let ascii = run.bytes.saturating_sub(run.other);
-        self.other = self.other.saturating_add(run.other);
-        if run.is_dense() {
-            self.dense = self.dense.saturating_add(ascii);
+        let add = |sum: &mut u64, bytes: u64| *sum = sum.saturating_add(bytes);
+        let two_byte = run.two_byte_leads.saturating_mul(2).min(run.beyond_ascii);
+        let four_byte = run.four_byte_leads.saturating_mul(4).min(run.beyond_ascii - two_byte);
+        add(&mut self.two_byte, two_byte);
+        add(&mut self.four_byte, four_byte);
+        add(&mut self.three_byte, run.beyond_ascii - two_byte - four_byte);
+        if run.is_random() {
+            add(&mut self.random, run.ascii());
         } else {
             let letters = run.letters.saturating_add(run.spaces);
-            self.letters = self.letters.saturating_add(letters);
-            self.marks = self.marks.saturating_add(ascii.saturating_sub(letters));
+            add(&mut self.letters, letters);
+            add(&mut self.marks, run.ascii().saturating_sub(letters));
         }
     }
 
@@ -49,41 +57,57 @@ impl TextSizes {
 pub(crate) struct Run {
     bytes: u64,
     letters: u64,
+    digits: u64,
     spaces: u64,
-    other: u64,
+    beyond_ascii: u64,
+    two_byte_leads: u64,
+    four_byte_leads: u64,
 }
 
 impl Run {
     /// Strings shorter than this are counted as ordinary text.
-    const MIN_DENSE_BYTES: u64 = 40;
+    const MIN_RANDOM_BYTES: u64 = 40;
     /// With fewer spaces than one to so many bytes, a string has no words.
-    const DENSE_BYTES_PER_SPACE: u64 = 20;
+    const RANDOM_BYTES_PER_SPACE: u64 = 20;
+    /// Base64 and ids are letters and digits to at least this part; minified code is not.
+    const RANDOM_ALPHANUMERIC_PERCENT: u64 = 85;
 
     /// Takes the next piece of the string, cut anywhere.
     pub(crate) fn add(&mut self, piece: &[u8]) {
         // Sums of a block fit a byte, which lets the compiler count many bytes at once.
         for block in piece.chunks(255) {
-            let (mut letters, mut spaces, mut other) = (0_u8, 0_u8, 0_u8);
+            let mut sums = [0_u8; 6];
             for &byte in block {
-                letters += u8::from(byte.is_ascii_alphabetic());
-                spaces += u8::from(byte == b' ');
-                other += u8::from(byte >= 0x80);
+                sums[0] += u8::from(byte.is_ascii_alphabetic());
+                sums[1] += u8::from(byte.is_ascii_digit());
+                sums[2] += u8::from(byte == b' ');
+                sums[3] += u8::from(byte >= 0x80);
+                sums[4] += u8::from(byte & 0xE0 == 0xC0);
+                sums[5] += u8::from(byte >= 0xF0);
             }
-            self.letters = self.letters.saturating_add(u64::from(letters));
-            self.spaces = self.spaces.saturating_add(u64::from(spaces));
-            self.other = self.other.saturating_add(u64::from(other));
+            let fields = [
+                &mut self.letters,
+                &mut self.digits,
+                &mut self.spaces,
+                &mut self.beyond_ascii,
+                &mut self.two_byte_leads,
+                &mut self.four_byte_leads,
+            ];
+            for (field, sum) in fields.into_iter().zip(sums) {
+                *field = field.saturating_add(u64::from(sum));
+            }
         }
-        self.bytes = self.bytes.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
+        self.add_unseen(piece.len());
     }
 
     /// Takes one character beyond ASCII that was written as an escape.
     pub(crate) fn add_escaped_character(&mut self) {
         // Three bytes in UTF-8 for most scripts that are escaped at all.
         self.bytes = self.bytes.saturating_add(3);
-        self.other = self.other.saturating_add(3);
+        self.beyond_ascii = self.beyond_ascii.saturating_add(3);
     }
 
-    /// Takes `bytes` without looking at them: they count as a string without words.
+    /// Takes `bytes` without looking at them: they count as marks.
     pub(crate) fn add_unseen(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
     }
@@ -93,9 +117,16 @@ impl Run {
         self.bytes == 0
     }
 
-    fn is_dense(&self) -> bool {
-        let ascii = self.bytes.saturating_sub(self.other);
-        ascii >= Self::MIN_DENSE_BYTES && self.spaces.saturating_mul(Self::DENSE_BYTES_PER_SPACE) < ascii
+    fn ascii(&self) -> u64 {
+        self.bytes.saturating_sub(self.beyond_ascii)
+    }
+
+    fn is_random(&self) -> bool {
+        let ascii = self.ascii();
+        let alphanumeric = self.letters.saturating_add(self.digits);
+        ascii >= Self::MIN_RANDOM_BYTES
+            && self.spaces.saturating_mul(Self::RANDOM_BYTES_PER_SPACE) < ascii
+            && alphanumeric.saturating_mul(100) >= ascii.saturating_mul(Self::RANDOM_ALPHANUMERIC_PERCENT)
     }
 }
 
@@ -104,8 +135,10 @@ impl Run {
 pub(crate) struct TextRatio {
     pub(crate) letters: u64,
     pub(crate) marks: u64,
-    pub(crate) dense: u64,
-    pub(crate) other: u64,
+    pub(crate) random: u64,
+    pub(crate) two_byte: u64,
+    pub(crate) three_byte: u64,
+    pub(crate) four_byte: u64,
 }
 
 impl TextRatio {
@@ -114,8 +147,10 @@ impl TextRatio {
         [
             (text.letters, self.letters),
             (text.marks, self.marks),
-            (text.dense, self.dense),
-            (text.other, self.other),
+            (text.random, self.random),
+            (text.two_byte, self.two_byte),
+            (text.three_byte, self.three_byte),
+            (text.four_byte, self.four_byte),
         ]
         .iter()
         .fold(0_u64, |sum, (bytes, per_1000)| sum.saturating_add(bytes.saturating_mul(*per_1000)))
@@ -137,8 +172,12 @@ mod tests {
     #[test]
     fn classes_are_told_apart() {
         assert_eq!(sizes("to be, 42\n"), TextSizes { letters: 6, marks: 4, ..TextSizes::default() });
-        assert_eq!(sizes("né 中"), TextSizes { letters: 2, other: 5, ..TextSizes::default() });
-        assert_eq!(sizes(&"QUJD".repeat(100)), TextSizes { dense: 400, ..TextSizes::default() });
+        let mixed =
+            TextSizes { letters: 2, two_byte: 2, three_byte: 3, four_byte: 4, ..TextSizes::default() };
+        assert_eq!(sizes("né 中🎉"), mixed);
+        assert_eq!(sizes(&"QUJD".repeat(100)), TextSizes { random: 400, ..TextSizes::default() });
+        let minified = sizes(&r#"{"a":1,"b":[2]},"#.repeat(10));
+        assert_eq!((minified.random, minified.marks), (0, 140));
     }
 
     proptest! {

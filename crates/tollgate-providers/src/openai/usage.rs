@@ -83,14 +83,15 @@ impl Reader {
         self.usage.report()
     }
 
-    /// `[DONE]` has come, or every choice has finished (not every server sends `[DONE]`).
+    /// `[DONE]` has come. Not every server sends it: a usage does as well, once every choice has
+    /// finished. Without either, a usage that was asked for may have been on its way.
     pub(crate) const fn is_ended(&self) -> bool {
-        self.is_done || self.finished >= self.choices
+        self.is_done || self.is_usage_final()
     }
 
     /// A usage that came when all choices had finished is the last; one before may still grow.
     pub(crate) const fn is_usage_final(&self) -> bool {
-        self.usage.is_present && self.is_ended()
+        self.usage.is_present && (self.is_done || self.finished >= self.choices)
     }
 
     pub(crate) fn service_tier(&self) -> Option<String> {

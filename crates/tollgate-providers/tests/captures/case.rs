@@ -1,0 +1,190 @@
+//! One recorded exchange and what it must settle as.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tollgate_pricing::Usage;
+use tollgate_providers::{
+    BatchResultsMeter, Call, Endpoint, Meter, Metered, Protocol, Reported, RequestError, RequestFacts,
+    StreamEnd, inspect,
+};
+
+pub struct Case {
+    pub name: String,
+    pub endpoint: Endpoint,
+    pub is_stream: bool,
+    pub status: u64,
+    pub facts: Result<RequestFacts, RequestError>,
+    pub body: Vec<u8>,
+    pub expected: Settled,
+}
+
+/// How an exchange is settled.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Settled {
+    /// By the usage reported.
+    Usage { usage: Usage, others: Vec<(String, Usage)>, tier: Option<String> },
+    /// No usage was reported: by the estimate.
+    Estimate,
+    /// It broke off: by what was seen, at least the estimate.
+    Partial,
+    /// The provider answered with an error: nothing.
+    Free,
+    /// The call is not billed.
+    CountOnly,
+}
+
+pub fn root() -> Option<PathBuf> {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let named = std::env::var_os("TOLLGATE_CAPTURES").map(PathBuf::from);
+    let root = named.unwrap_or_else(|| workspace.join("../shared/data/captures"));
+    root.join("anthropic").is_dir().then_some(root)
+}
+
+pub fn all(folder: &Path, protocol: Protocol) -> Vec<Case> {
+    let mut folders: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    folders.sort();
+    folders.iter().map(|folder| Case::read(folder, protocol)).collect()
+}
+
+impl Case {
+    fn read(folder: &Path, protocol: Protocol) -> Self {
+        let file = |name: &str| std::fs::read(folder.join(name)).unwrap();
+        let expected: Value = serde_json::from_slice(&file("expected.json")).unwrap();
+        let note = String::from_utf8(file("NOTE")).unwrap();
+        let call = match protocol {
+            Protocol::Anthropic if note.contains("/count_tokens") => Call::CountTokens,
+            Protocol::Anthropic => Call::Messages,
+            _ => Call::ChatCompletions,
+        };
+        let endpoint = Endpoint { protocol, call };
+        let request = file("request.json");
+        let has_request = request.trim_ascii() != b"null";
+        Self {
+            name: folder.display().to_string(),
+            endpoint,
+            is_stream: expected["stream"] == true,
+            status: expected["status"].as_u64().unwrap(),
+            facts: if has_request { inspect(endpoint, &request) } else { Ok(RequestFacts::default()) },
+            body: file("response.body"),
+            expected: Settled::from_expected(&expected),
+        }
+    }
+
+    pub fn facts(&self) -> RequestFacts {
+        self.facts.clone().unwrap_or_default()
+    }
+
+    /// All that the meter says, for comparison.
+    pub fn meter<'p>(&self, pieces: impl IntoIterator<Item = &'p [u8]>) -> String {
+        if self.is_batch() {
+            return format!("{:?}", self.settle(pieces));
+        }
+        format!("{:?}", self.metered(pieces))
+    }
+
+    fn metered<'p>(&self, pieces: impl IntoIterator<Item = &'p [u8]>) -> Metered {
+        let mut meter = Meter::new(self.endpoint, &self.facts(), self.is_stream);
+        for piece in pieces {
+            meter.feed(piece);
+        }
+        meter.finish()
+    }
+
+    fn is_batch(&self) -> bool {
+        self.name.ends_with("batch_results_jsonl")
+    }
+
+    /// How the exchange is settled: the rule of the table in the specification, §4.
+    pub fn settle<'p>(&self, pieces: impl IntoIterator<Item = &'p [u8]>) -> Settled {
+        if self.status >= 400 {
+            return Settled::Free;
+        }
+        if self.is_batch() {
+            let mut meter = BatchResultsMeter::new(&self.facts());
+            pieces.into_iter().for_each(|piece| meter.feed(piece));
+            let usage = meter.finish().iter().map(|m| m.usage).next().unwrap_or_default();
+            return Settled::Usage { usage, others: Vec::new(), tier: Some("batch".to_owned()) };
+        }
+        if !self.endpoint.is_billed() {
+            return Settled::CountOnly;
+        }
+        let metered = self.metered(pieces);
+        match metered.usage {
+            Reported::Usage(usage) if metered.end == StreamEnd::Complete => Settled::Usage {
+                usage,
+                others: metered.others.into_iter().map(|other| (other.model, other.usage)).collect(),
+                tier: metered.service_tier.filter(|tier| !is_standard(tier)),
+            },
+            Reported::Missing if metered.end == StreamEnd::Complete => Settled::Estimate,
+            _ => Settled::Partial,
+        }
+    }
+
+    /// For a settlement of less than the whole answer.
+    pub fn is_at_most_expected(&self, cut: &Settled) -> bool {
+        match (&self.expected, cut) {
+            (_, Settled::Partial) => true,
+            // The end was seen, but for what has no part in the settlement.
+            (Settled::Usage { usage: whole, .. }, Settled::Usage { usage, .. }) => {
+                usage == whole || (self.is_batch() && usage.total() <= whole.total())
+            }
+            (_, other) => panic!("{}: {other:?}", self.name),
+        }
+    }
+}
+
+/// Tiers that do not change the price. `us` and the like would.
+fn is_standard(tier: &str) -> bool {
+    matches!(tier, "standard" | "default")
+}
+
+impl Settled {
+    fn from_expected(expected: &Value) -> Self {
+        match expected["settle"].as_str().unwrap() {
+            "usage" => Self::Usage {
+                usage: usage_of(expected),
+                others: others_of(expected),
+                tier: expected["tier"].as_str().map(str::to_owned),
+            },
+            "estimate" => Self::Estimate,
+            "partial" => Self::Partial,
+            "free" => Self::Free,
+            "count_only" => Self::CountOnly,
+            other => panic!("unknown settlement {other}"),
+        }
+    }
+}
+
+fn usage_of(expected: &Value) -> Usage {
+    let tokens = |name: &str| expected["tokens"][name].as_u64().unwrap_or(0);
+    let subset = |name: &str| expected["subsets"][name].as_u64().unwrap_or(0);
+    let tool = |name: &str| expected["server_tools"][name].as_u64().unwrap_or(0);
+    Usage {
+        input: tokens("input"),
+        cache_read: tokens("cache_read"),
+        cache_write_5m: tokens("cache_write_5m"),
+        cache_write_1h: tokens("cache_write_1h"),
+        cache_write: tokens("cache_write"),
+        output: tokens("output"),
+        reasoning: subset("reasoning"),
+        audio_input: subset("audio_in"),
+        image_input: subset("image_in"),
+        audio_output: subset("audio_out"),
+        image_output: subset("image_out"),
+        web_searches: tool("web_search"),
+        web_fetches: tool("web_fetch"),
+        ..Usage::default()
+    }
+}
+
+fn others_of(expected: &Value) -> Vec<(String, Usage)> {
+    let others = expected["billed_other_models"].as_array().cloned().unwrap_or_default();
+    let of = |other: &Value| {
+        let count = |name: &str| other[name].as_u64().unwrap_or(0);
+        let usage = Usage { input: count("input"), output: count("output"), ..Usage::default() };
+        (other["model"].as_str().unwrap().to_owned(), usage)
+    };
+    others.iter().map(of).collect()
+}
