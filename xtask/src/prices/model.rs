@@ -58,6 +58,7 @@ impl Model {
             notes.add("left out, a price of 0 that would make a chat model free", id);
             return Ok(None);
         }
+        model.drop_partial(id, notes);
         model.fill();
         model.take_facts(entry, id);
         Ok(Some((id.to_owned(), model)))
@@ -143,15 +144,28 @@ impl Model {
         }
     }
 
+    /// Drops the tiers and steps that the map has no input price for: nothing says what the rest of a
+    /// request costs there. Such a tier is reported as unknown, such a step is never reached.
+    fn drop_partial(&mut self, id: &str, notes: &mut Notes) {
+        let steps = self.standard.context.len();
+        self.standard.context.retain(|_, step| step.contains_key(&Class::Input));
+        if self.standard.context.len() < steps {
+            notes.add("not carried over, a context step without an input price", id);
+        }
+        let tiers = self.tiers.len();
+        self.tiers.retain(|_, tier| tier.prices.contains_key(&Class::Input));
+        if self.tiers.len() < tiers {
+            notes.add("not carried over, a tier without an input price", id);
+        }
+    }
+
     /// Completes the sets: providers publish a tier or a context step as "half" or "double", and
     /// the map leaves out some of the classes and steps that follow from it.
     fn fill(&mut self) {
         let base = &self.standard.prices;
-        self.standard.context.retain(|_, step| step.contains_key(&Class::Input));
         for step in self.standard.context.values_mut() {
             complete(step, base);
         }
-        self.tiers.retain(|_, tier| tier.prices.contains_key(&Class::Input));
         for tier in self.tiers.values_mut() {
             complete(&mut tier.prices, base);
             for (above, standard) in &self.standard.context {
