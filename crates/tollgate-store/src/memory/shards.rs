@@ -2,10 +2,8 @@
 
 use std::{
     array,
-    cell::Cell,
     collections::HashMap,
     hash::{BuildHasher, RandomState},
-    ptr,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -41,9 +39,8 @@ impl CounterShards {
 
     /// Locks the shards of some limits, in ascending order.
     pub(super) fn lock<'a>(&self, limits: impl Iterator<Item = &'a Limit>) -> Locked<'_> {
-        let finder = Finder { hasher: &self.hasher, last: Cell::new(None) };
-        let mut wanted = limits.fold(0_u64, |wanted, limit| wanted | 1 << finder.shard(&limit.key));
-        let mut locked = Locked { finder, few: [const { None }; FEW], more: Vec::new() };
+        let mut wanted = self.shards_of(limits);
+        let mut locked = Locked { all: self, few: [const { None }; FEW], more: Vec::new() };
         for place in 0..SHARDS {
             if wanted == 0 {
                 break;
@@ -57,6 +54,23 @@ impl CounterShards {
             }
         }
         locked
+    }
+
+    /// The shards of some limits, as bits.
+    fn shards_of<'a>(&self, limits: impl Iterator<Item = &'a Limit>) -> u64 {
+        let (mut wanted, mut last) = (0_u64, None);
+        for limit in limits {
+            // The entries of a plan mostly share a partition.
+            if last != Some(limit.key.partition()) {
+                last = Some(limit.key.partition());
+                wanted |= 1 << self.shard(&limit.key);
+            }
+        }
+        wanted
+    }
+
+    fn shard(&self, key: &CounterKey) -> usize {
+        shard_of(self.hasher.hash_one(key.partition()))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -87,30 +101,9 @@ const FEW: usize = 4;
 
 /// The locked shards of one call.
 pub(super) struct Locked<'a> {
-    finder: Finder<'a>,
+    all: &'a CounterShards,
     few: [Option<(usize, MutexGuard<'a, Shard>)>; FEW],
     more: Vec<(usize, MutexGuard<'a, Shard>)>,
-}
-
-/// Finds a key's shard. Neighbouring entries of a plan mostly share a partition: the last one is kept.
-struct Finder<'a> {
-    hasher: &'a RandomState,
-    last: Cell<Option<(*const str, usize)>>,
-}
-
-impl Finder<'_> {
-    fn shard(&self, key: &CounterKey) -> usize {
-        // Within a call all partitions are alive, so the same address is the same partition.
-        let partition = key.partition();
-        match self.last.get() {
-            Some((last, shard)) if ptr::eq(last, partition) => shard,
-            _ => {
-                let shard = shard_of(self.hasher.hash_one(partition));
-                self.last.set(Some((partition, shard)));
-                shard
-            }
-        }
-    }
 }
 
 impl Locked<'_> {
@@ -123,15 +116,25 @@ impl Locked<'_> {
 
     /// The shard of a counter; `None` only for a limit that was not among the locked ones.
     fn shard(&self, limit: &Limit) -> Option<&Shard> {
-        let wanted = self.finder.shard(&limit.key);
-        let mut locked = self.few.iter().flatten().chain(&self.more);
-        locked.find(|(shard, _)| *shard == wanted).map(|(_, guard)| &**guard)
+        match &self.few {
+            [Some((_, only)), None, ..] => Some(only),
+            few => {
+                let wanted = self.all.shard(&limit.key);
+                let mut locked = few.iter().flatten().chain(&self.more);
+                locked.find(|(shard, _)| *shard == wanted).map(|(_, guard)| &**guard)
+            }
+        }
     }
 
     fn shard_mut(&mut self, limit: &Limit) -> Option<&mut Shard> {
-        let wanted = self.finder.shard(&limit.key);
-        let mut locked = self.few.iter_mut().flatten().chain(&mut self.more);
-        locked.find(|(shard, _)| *shard == wanted).map(|(_, guard)| &mut **guard)
+        match &mut self.few {
+            [Some((_, only)), None, ..] => Some(only),
+            few => {
+                let wanted = self.all.shard(&limit.key);
+                let mut locked = few.iter_mut().flatten().chain(&mut self.more);
+                locked.find(|(shard, _)| *shard == wanted).map(|(_, guard)| &mut **guard)
+            }
+        }
     }
 }
 
