@@ -9,19 +9,19 @@ use tollgate_providers::{
     StreamEnd, inspect,
 };
 
-pub struct Case {
-    pub name: String,
-    pub endpoint: Endpoint,
-    pub is_stream: bool,
-    pub status: u64,
-    pub facts: Result<RequestFacts, RequestError>,
-    pub body: Vec<u8>,
-    pub expected: Settled,
+pub(crate) struct Case {
+    pub(crate) name: String,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) is_stream: bool,
+    pub(crate) status: u64,
+    pub(crate) facts: Result<RequestFacts, RequestError>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) expected: Settled,
 }
 
 /// How an exchange is settled.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Settled {
+pub(crate) enum Settled {
     /// By the usage reported.
     Usage { usage: Usage, others: Vec<(String, Usage)>, tier: Option<String> },
     /// No usage was reported: by the estimate.
@@ -34,14 +34,14 @@ pub enum Settled {
     CountOnly,
 }
 
-pub fn root() -> Option<PathBuf> {
+pub(crate) fn root() -> Option<PathBuf> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let named = std::env::var_os("TOLLGATE_CAPTURES").map(PathBuf::from);
     let root = named.unwrap_or_else(|| workspace.join("../shared/data/captures"));
     root.join("anthropic").is_dir().then_some(root)
 }
 
-pub fn all(folder: &Path, protocol: Protocol) -> Vec<Case> {
+pub(crate) fn all(folder: &Path, protocol: Protocol) -> Vec<Case> {
     let mut folders: Vec<PathBuf> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     folders.sort();
@@ -72,12 +72,12 @@ impl Case {
         }
     }
 
-    pub fn facts(&self) -> RequestFacts {
+    pub(crate) fn facts(&self) -> RequestFacts {
         self.facts.clone().unwrap_or_default()
     }
 
     /// All that the meter says, for comparison.
-    pub fn meter<'p>(&self, pieces: impl IntoIterator<Item = &'p [u8]>) -> String {
+    pub(crate) fn meter<'p>(&self, pieces: impl IntoIterator<Item = &'p [u8]>) -> String {
         if self.is_batch() {
             return format!("{:?}", self.settle(pieces));
         }
@@ -97,7 +97,7 @@ impl Case {
     }
 
     /// How the exchange is settled: the rule of the table in the specification, §4.
-    pub fn settle<'p>(&self, pieces: impl IntoIterator<Item = &'p [u8]>) -> Settled {
+    pub(crate) fn settle<'p>(&self, pieces: impl IntoIterator<Item = &'p [u8]>) -> Settled {
         if self.status >= 400 {
             return Settled::Free;
         }
@@ -123,7 +123,7 @@ impl Case {
     }
 
     /// For a settlement of less than the whole answer.
-    pub fn is_at_most_expected(&self, cut: &Settled) -> bool {
+    pub(crate) fn is_at_most_expected(&self, cut: &Settled) -> bool {
         match (&self.expected, cut) {
             (_, Settled::Partial) => true,
             // The end was seen, but for what has no part in the settlement.

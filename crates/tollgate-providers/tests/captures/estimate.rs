@@ -19,10 +19,10 @@ const NOT_COMPARABLE: [&str; 9] = [
 
 /// Estimated over reported, in thousandths, of every exchange that can be compared.
 #[derive(Default)]
-pub struct Ratios(Vec<u64>);
+pub(crate) struct Ratios(Vec<u64>);
 
 impl Ratios {
-    pub fn add(&mut self, case: &Case) {
+    pub(crate) fn add(&mut self, case: &Case) {
         let name = case.name.rsplit('/').next().unwrap();
         let (Settled::Usage { usage, .. }, Ok(facts)) = (&case.expected, &case.facts) else { return };
         if facts.model.is_empty() || NOT_COMPARABLE.contains(&name) {
@@ -33,7 +33,7 @@ impl Ratios {
         self.0.push(estimate * 1000 / reported);
     }
 
-    pub fn check(mut self) {
+    pub(crate) fn check(mut self) {
         if self.0.is_empty() {
             return;
         }
