@@ -68,28 +68,21 @@ impl Answer {
 
     /// The answer's text, or the JSON arguments of its tool call.
     pub(crate) fn text(&self) -> String {
-        if self.tool.is_some() { TOOL_ARGUMENTS.to_owned() } else { words(0, self.text_bytes) }
+        if self.tool.is_some() { TOOL_ARGUMENTS.to_owned() } else { words(self.text_bytes) }
     }
 
     /// [`Answer::text`] in as many pieces as the stream has content events.
     pub(crate) fn text_pieces(&self) -> Vec<String> {
-        let (events, bytes) = match &self.tool {
-            Some(_) => (self.events.min(TOOL_ARGUMENTS.len()), TOOL_ARGUMENTS.len()),
-            None => (self.events, self.text_bytes),
-        };
-        let piece = |index: usize| {
-            let (start, end) = (part(bytes, index, events), part(bytes, index + 1, events));
-            match &self.tool {
-                Some(_) => TOOL_ARGUMENTS.get(start..end).unwrap_or_default().to_owned(),
-                None => words(index, end - start),
-            }
-        };
-        (0..events).map(piece).collect()
+        let text = self.text();
+        let cut = |index| text.floor_char_boundary(part(text.len(), index, self.events));
+        (0..self.events)
+            .map(|index| text.get(cut(index)..cut(index + 1)).unwrap_or_default().to_owned())
+            .collect()
     }
 }
 
-/// The arguments with which the mock calls every tool. ASCII, so that it can be cut anywhere.
-pub(crate) const TOOL_ARGUMENTS: &str = r#"{"query":"the weather at the tollgate"}"#;
+/// The arguments with which the mock calls every tool.
+const TOOL_ARGUMENTS: &str = r#"{"query":"the weather at the tollgate"}"#;
 
 /// A string as a JSON literal.
 pub(crate) fn json(text: &str) -> String {
@@ -133,32 +126,15 @@ pub(crate) fn input_tokens(body_bytes: u64) -> u64 {
     body_bytes.div_ceil(BYTES_A_TOKEN)
 }
 
+/// Where the piece with this index begins if a whole is cut into equal parts.
 fn part(whole: usize, index: usize, parts: usize) -> usize {
     (whole / parts) * index + (whole % parts).min(index)
 }
 
-/// About `bytes` bytes of text, beginning with some word; characters of several bytes are among them.
-fn words(first: usize, bytes: usize) -> String {
-    const WORDS: [&str; 12] = [
-        "The ",
-        "keeper ",
-        "of ",
-        "the ",
-        "tollgate ",
-        "counts ",
-        "each ",
-        "cart ",
-        "that ",
-        "passes ",
-        "– ",
-        "naïvely. ",
-    ];
-    let mut text = String::with_capacity(bytes + 16);
-    let mut word = first;
-    while text.len() < bytes {
-        text.push_str(WORDS[word % WORDS.len()]);
-        word += 1;
-    }
+/// Text of so many bytes, or up to three fewer; characters of several bytes are among them.
+fn words(bytes: usize) -> String {
+    const SENTENCE: &str = "The keeper of the tollgate counts each cart that passes – naïvely. ";
+    let mut text = SENTENCE.repeat(bytes / SENTENCE.len() + 1);
     text.truncate(text.floor_char_boundary(bytes));
     text
 }

@@ -164,3 +164,6 @@ fn chunk_size(line: &[u8]) -> io::Result<usize> {
 fn invalid(problem: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, problem)
 }
+
+#[cfg(test)]
+mod tests;

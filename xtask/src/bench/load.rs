@@ -114,3 +114,45 @@ impl Connection {
         Ok((requests, latencies_ns))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::net::TcpListener;
+    use tollgate_mock::{Behaviour, Mock, Options, Start};
+
+    use super::super::upstream;
+    use super::super::workload::Workload;
+    use super::{run, stream_bytes};
+
+    const STRETCH: Duration = Duration::from_millis(20);
+
+    #[tokio::test]
+    async fn right_answers_are_counted() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        tokio::spawn(upstream::serve(listener).await.unwrap());
+        let stream_bytes = stream_bytes(addr).await.unwrap();
+        for workload in Workload::ALL {
+            let done = run(addr, workload, stream_bytes, STRETCH).await.unwrap();
+            assert!(done.requests >= u64::from(workload.connections()), "{}", workload.name());
+            let latencies = if workload == Workload::Latency { done.requests } else { 0 };
+            assert_eq!(u64::try_from(done.latencies_ns.len()).unwrap(), latencies);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_wrong_size_or_status_or_end_is_an_error() {
+        let plain = |behaviour| async {
+            let mock = Mock::start(Options { behaviour, ..Options::default() }).unwrap();
+            run(mock.addr, Workload::Plain, 0, STRETCH).await.unwrap_err()
+        };
+        let size = plain(Behaviour::default()).await;
+        assert!(size.contains("wanted 200 and 645 bytes"), "{size}");
+        let refused = plain(Behaviour { status: Some(402), ..Behaviour::default() }).await;
+        assert!(refused.contains("billing_error"), "{refused}");
+        let closed = plain(Behaviour { start: Start::Close, ..Behaviour::default() }).await;
+        assert!(closed.contains("closed the connection"), "{closed}");
+    }
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use memchr::memmem;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tollgate_mock::{Behaviour, Mock, Options};
 
 use super::http1::{Message, Reader};
@@ -30,19 +30,23 @@ struct Answers {
 /// # Errors
 /// The mock or the listener cannot be started, or the mock's answers are not what the bench is about.
 pub(crate) fn run() -> Result<(), String> {
-    role::run(async {
-        let answers =
-            Arc::new(Answers::record().await.map_err(|error| format!("recording answers: {error}"))?);
-        let listener = role::listen().await?;
-        Ok(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, Arc::clone(&answers)));
-            }
-        })
+    role::run(async { serve(role::listen().await?).await })
+}
+
+/// A server on `listener`.
+///
+/// # Errors
+/// The mock cannot be started, or its answers are not what the bench is about.
+pub(crate) async fn serve(listener: TcpListener) -> Result<impl Future<Output = ()>, String> {
+    let answers = Arc::new(Answers::record().await.map_err(|error| format!("recording answers: {error}"))?);
+    Ok(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(answer(stream, Arc::clone(&answers)));
+        }
     })
 }
 
-async fn serve(mut stream: TcpStream, answers: Arc<Answers>) -> io::Result<()> {
+async fn answer(mut stream: TcpStream, answers: Arc<Answers>) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut reader = Reader::new();
     while let Some(request) = reader.next(&mut stream).await? {

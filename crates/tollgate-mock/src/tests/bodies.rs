@@ -72,6 +72,17 @@ fn anthropic_stream_in_order() {
 }
 
 #[test]
+fn a_stream_says_what_a_plain_answer_says() {
+    let plain = messages(&[], ANTHROPIC).json();
+    for events in ["1", "7", "160", "500"] {
+        let streamed = messages(&[("x-mock-events", events)], ANTHROPIC_STREAM).events();
+        let pieces: Vec<&str> = streamed.iter().filter_map(|event| event["delta"]["text"].as_str()).collect();
+        assert_eq!(pieces.len().to_string(), events);
+        assert_eq!(pieces.concat(), plain["content"][0]["text"].as_str().unwrap());
+    }
+}
+
+#[test]
 fn openai_reports_every_class() {
     let expected = json!({
         "prompt_tokens": 21, "completion_tokens": 70, "total_tokens": 91,
