@@ -1,12 +1,16 @@
 //! The steps in their order: what fails soonest comes first.
 
 use std::{
+    env,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use super::{captures, command, deny, sdk};
+use super::{command, deny, sdk};
 use crate::{tidy, workspace::Workspace};
+
+/// Names the folder of recorded exchanges.
+const CAPTURES: &str = "TOLLGATE_CAPTURES";
 
 /// One step of the test command.
 pub(super) struct Step {
@@ -19,15 +23,9 @@ pub(super) struct Step {
 
 pub(super) const STEPS: &[Step] = &[
     Step { name: "fmt", what: "formatting", is_quick: true, run: fmt },
-    Step { name: "tidy", what: "rules of the house", is_quick: true, run: |context| tidy(context) },
+    Step { name: "tidy", what: "rules of the house", is_quick: true, run: tidy },
     Step { name: "clippy", what: "lints, warnings denied", is_quick: true, run: clippy },
     Step { name: "test", what: "unit, property and end-to-end tests", is_quick: true, run: test },
-    Step {
-        name: "captures",
-        what: "recorded exchanges settle as expected",
-        is_quick: true,
-        run: captures::run,
-    },
     Step { name: "doc", what: "documentation, warnings denied", is_quick: false, run: doc },
     Step {
         name: "deny",
@@ -83,8 +81,17 @@ fn clippy(context: &Context) -> Result<(), String> {
 }
 
 fn test(context: &Context) -> Result<(), String> {
+    if !captures(context).is_dir() {
+        // The suite over them fails by itself in CI.
+        eprintln!("LEFT OUT: recorded exchanges; set {CAPTURES} to their folder");
+    }
     let arguments = ["test", "--workspace", "--locked", "--no-fail-fast"];
     command::run(&mut context.cargo(&arguments))
+}
+
+/// Where the suite over recorded exchanges, which are no part of the project, looks for them.
+fn captures(context: &Context) -> PathBuf {
+    env::var_os(CAPTURES).map_or_else(|| context.root.join("../shared/data/captures"), PathBuf::from)
 }
 
 fn doc(context: &Context) -> Result<(), String> {

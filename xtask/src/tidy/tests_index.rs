@@ -7,6 +7,9 @@ use super::{
     tree::{File, Tree},
 };
 
+/// Lists plain functions that a macro turns into tests for each store.
+const CONTRACT: &str = "crates/tollgate-store/src/contract/mod.rs";
+
 /// Names of test functions: Rust functions under a `test` attribute, members of the store contract,
 /// and Python functions `test_…`.
 #[derive(Debug, Default)]
@@ -33,22 +36,28 @@ impl TestIndex {
 }
 
 fn collect_rust(file: &File, names: &mut BTreeSet<String>) {
-    // The contract's members are plain functions that a macro turns into tests for each store.
-    let is_contract = file.path.contains("/contract");
     let code = code_only(&file.text);
     let mut under_test_attribute = false;
     for line in code.lines().map(str::trim) {
         if line.starts_with("#[") {
             under_test_attribute |= is_test_attribute(line);
         } else if let Some(name) = function_name(line) {
-            if under_test_attribute || is_contract {
+            if under_test_attribute {
                 names.insert(name.to_owned());
             }
             under_test_attribute = false;
+        } else if let Some(name) = listed_name(line).filter(|_| file.path == CONTRACT) {
+            names.insert(name.to_owned());
         } else if !line.is_empty() {
             under_test_attribute = false;
         }
     }
+}
+
+/// The function in a line of the contract's list: `module::name` and nothing else.
+fn listed_name(line: &str) -> Option<&str> {
+    let is_word = |word: &str| word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    line.split_once("::").filter(|(module, name)| is_word(module) && is_word(name)).map(|(_, name)| name)
 }
 
 fn is_test_attribute(line: &str) -> bool {
@@ -85,14 +94,14 @@ mod tests {
     fn tests_are_told_from_other_functions() {
         let rust = "#[test]\n#[expect(x)]\nfn one() {}\nfn two() {}\n#[tokio::test(flavor = \"multi_thread\")]\n\
                     async fn three() {}\n#[cfg(test)]\nmod tests {}\nfn four() {}\n";
-        let contract = "pub async fn five<S: Store>(store: &S) {}\n";
+        let contract = "tests! {\n    admission::five\n}\nfn run() {\n    thread::park();\n}\n";
         let python = "def test_six(x):\n  pass\nasync def test_seven():\n  pass\ndef eight():\n  pass\n";
-        let tree = Tree::of(&[("a.rs", rust), ("b/contract/x.rs", contract), ("c.py", python)]);
+        let tree = Tree::of(&[("a.rs", rust), (CONTRACT, contract), ("c.py", python)]);
         let index = TestIndex::of(&tree);
         for name in ["one", "three", "five", "test_six", "test_seven"] {
             assert!(index.contains(name), "{name} is a test");
         }
-        for name in ["two", "four", "eight"] {
+        for name in ["two", "four", "eight", "run", "park"] {
             assert!(!index.contains(name), "{name} is no test");
         }
     }
