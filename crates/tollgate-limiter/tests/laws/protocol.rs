@@ -282,6 +282,18 @@ fn memory_is_bounded_by_what_still_counts() {
     assert_eq!(settle(&mut desk, 1), Ok(Settled::WithoutReservation));
 }
 
+/// Plans with many counters each make them faster than calls are counted.
+#[test]
+fn new_counters_hasten_the_sweep() {
+    let mut desk = Desk::default();
+    for call in 0..200_u64 {
+        let limits: Vec<_> = (0..60).map(|entry| rate(&format!("{call}/{entry}"), 1_000, 10)).collect();
+        let entries: Vec<_> = limits.iter().map(|limit| (limit, 1)).collect();
+        assert!(desk.reserve(call * 3_000, &plan(&entries)).is_ok());
+        assert!(desk.ledger.counters() <= 2 * 256 + 60, "{}", desk.ledger.counters());
+    }
+}
+
 /// A counter that was dropped begins again where it would have been: no step back makes it younger.
 #[test]
 fn forgetting_an_idle_counter_is_no_reset() {
