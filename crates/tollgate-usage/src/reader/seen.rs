@@ -26,14 +26,29 @@ impl Seen {
 }
 
 /// The bits of exactly 32 lower-case hexadecimal digits.
+///
+/// Without a branch on a digit's value, which no processor could predict.
 fn hex_bits(id: &[u8]) -> Option<u128> {
     let digits: &[u8; 32] = id.try_into().ok()?;
-    digits.iter().try_fold(0, |bits: u128, digit| {
-        let value = match digit {
-            b'0'..=b'9' => digit - b'0',
-            b'a'..=b'f' => digit - b'a' + 10,
-            _ => return None,
-        };
-        Some(bits << 4 | u128::from(value))
-    })
+    let (mut bits, mut wrong) = (0, 0);
+    for digit in digits {
+        let value = DIGIT_VALUES.get(usize::from(*digit)).copied().unwrap_or(WRONG);
+        bits = bits << 4 | u128::from(value & 0xf);
+        wrong |= value & WRONG;
+    }
+    (wrong == 0).then_some(bits)
 }
+
+/// Marks what is no digit.
+const WRONG: u8 = 0x80;
+
+/// The value of each byte as a hexadecimal digit.
+const DIGIT_VALUES: [u8; 256] = {
+    let mut values = [WRONG; 256];
+    let mut value = 0;
+    while value < 16 {
+        values[b"0123456789abcdef"[value as usize] as usize] = value;
+        value += 1;
+    }
+    values
+};
