@@ -1,44 +1,123 @@
 //! Which models a key or a route is for.
 
-use std::fmt;
+use std::sync::Arc;
 
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-
-/// A list of globs over model ids: `*`, `?`, `[a-z]`, `{a,b}`. Case counts, `*` crosses `/`.
-#[derive(Clone)]
-pub struct ModelGlobs {
-    patterns: Vec<String>,
-    set: GlobSet,
-}
+/// A list of globs over model ids: `*` is any text, `?` one character, everything else is itself.
+///
+/// Case counts, and `*` crosses `/`: ids such as `meta-llama/Llama-3` are one name. Cheap to clone.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ModelGlobs(Arc<[Box<str>]>);
 
 impl ModelGlobs {
-    /// Compiles `patterns`.
-    ///
-    /// # Errors
-    /// The place of the first pattern that is no glob, and what is wrong with it.
-    pub fn new(patterns: Vec<String>) -> Result<Self, (usize, String)> {
-        let mut set = GlobSetBuilder::new();
-        for (position, pattern) in patterns.iter().enumerate() {
-            let glob = GlobBuilder::new(pattern).literal_separator(false).build();
-            set.add(glob.map_err(|error| (position, error.kind().to_string()))?);
-        }
-        let set = set.build().map_err(|error| (0, error.kind().to_string()))?;
-        Ok(Self { patterns, set })
+    /// The list of `patterns`. An empty one matches nothing.
+    pub fn new(patterns: impl IntoIterator<Item = Box<str>>) -> Self {
+        Self(patterns.into_iter().collect())
     }
 
     /// Whether one of the globs matches the whole of `model`.
     pub fn matches(&self, model: &str) -> bool {
-        self.set.is_match(model)
+        self.0.iter().any(|pattern| glob(pattern.as_bytes(), model.as_bytes()))
     }
 
     /// The globs as they were written.
-    pub fn patterns(&self) -> &[String] {
-        &self.patterns
+    pub fn patterns(&self) -> &[Box<str>] {
+        &self.0
     }
 }
 
-impl fmt::Debug for ModelGlobs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.patterns.fmt(f)
+/// Whether `pattern` matches the whole of `text`, in at most the product of their lengths in steps.
+///
+/// Of several `*` only the last one passed is tried again: what an earlier one could take more, the
+/// later one can take too.
+fn glob(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut p, mut t) = (0, 0);
+    // After the last `*` passed, and where in the text what follows it was tried.
+    let mut retry: Option<(usize, usize)> = None;
+    while let Some(byte) = text.get(t) {
+        match (pattern.get(p), retry) {
+            (Some(b'*'), _) => {
+                p += 1;
+                retry = Some((p, t));
+            }
+            (Some(b'?'), _) => (p, t) = (p + 1, character_end(text, t)),
+            (Some(expected), _) if expected == byte => (p, t) = (p + 1, t + 1),
+            (_, Some((after, tried))) => {
+                let next = character_end(text, tried);
+                (p, t, retry) = (after, next, Some((after, next)));
+            }
+            (_, None) => return false,
+        }
+    }
+    pattern.iter().skip(p).all(|rest| *rest == b'*')
+}
+
+/// Where the UTF-8 character that starts at `start` ends.
+fn character_end(text: &[u8], start: usize) -> usize {
+    let continued = text.iter().skip(start + 1).take_while(|byte| **byte & 0xc0 == 0x80).count();
+    start + 1 + continued
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn matches(pattern: &str, text: &str) -> bool {
+        ModelGlobs::new([pattern.into()]).matches(text)
+    }
+
+    #[test]
+    fn the_usual_patterns() {
+        let yes = [
+            ("claude-*", "claude-sonnet-5-5"),
+            ("claude-*", "claude-"),
+            ("*", ""),
+            ("*", "meta-llama/Llama-3"),
+            ("gpt-?", "gpt-5"),
+            ("gpt-?", "gpt-é"),
+            ("*-mini*", "gpt-5-mini-2026-01-01"),
+            ("a*b*c", "aXbXbc"),
+            ("[x]{y}", "[x]{y}"),
+            ("**", "x"),
+        ];
+        let no = [
+            ("claude-*", "Claude-sonnet"),
+            ("claude-*", "x-claude-3"),
+            ("gpt-?", "gpt-"),
+            ("gpt-?", "gpt-55"),
+            ("gpt-5", "gpt-5-mini"),
+            ("", "x"),
+            ("a*b", "abc"),
+        ];
+        yes.iter().for_each(|(pattern, text)| assert!(matches(pattern, text), "{pattern} {text}"));
+        no.iter().for_each(|(pattern, text)| assert!(!matches(pattern, text), "{pattern} {text}"));
+        assert!(!ModelGlobs::new([]).matches("x"));
+    }
+
+    #[test]
+    fn a_bad_pattern_does_not_take_for_ever() {
+        assert!(!matches(&"*a".repeat(100), &"a".repeat(50_000).replace("aaaaa", "aaaab")));
+    }
+
+    /// By definition: every way to split the text at a `*`.
+    fn naive(pattern: &[char], text: &[char]) -> bool {
+        match pattern.split_first() {
+            None => text.is_empty(),
+            Some(('*', rest)) => (0..=text.len()).any(|skip| naive(rest, &text[skip..])),
+            Some((first, rest)) => text
+                .split_first()
+                .is_some_and(|(head, tail)| (*first == '?' || first == head) && naive(rest, tail)),
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        #[test]
+        fn agrees_with_the_definition(pattern in "[ab*?é]{0,7}", text in "[abé]{0,9}") {
+            let expected = naive(&pattern.chars().collect::<Vec<_>>(), &text.chars().collect::<Vec<_>>());
+            prop_assert_eq!(matches(&pattern, &text), expected);
+        }
     }
 }

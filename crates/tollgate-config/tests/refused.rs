@@ -180,7 +180,7 @@ fn routes() {
     );
     assert_eq!(
         route("models = [\n\"ok\",\n\"[a\", ]\nprovider = \"a\""),
-        "t.toml:8: routes[0].models[1]: unclosed character class; missing ']'"
+        "t.toml:8: routes[0].models[1]: must not contain brackets, braces or backslashes: a glob has only `*` and `?`"
     );
 }
 

@@ -116,24 +116,21 @@ impl Context<'_> {
             return None;
         }
         let patterns: Vec<_> = items.iter().map(glob).collect::<Option<_>>()?;
-        let compiled = ModelGlobs::new(patterns);
-        compiled
-            .map_err(|(position, message)| {
-                if let Some(item) = items.get(position) {
-                    item.fail(message)
-                }
-            })
-            .ok()
+        Some(ModelGlobs::new(patterns))
     }
 }
 
-fn glob(item: &Field<'_>) -> Option<String> {
+fn glob(item: &Field<'_>) -> Option<Box<str>> {
     let text = item.text()?;
     if text.is_empty() || text.len() > GLOB_BYTES_MAX {
-        item.fail(format!("must be a glob of 1 to {GLOB_BYTES_MAX} bytes"));
+        item.fail(format!("must be a glob of 1 to {GLOB_BYTES_MAX} bytes, such as \"claude-*\""));
         return None;
     }
-    Some(text.to_owned())
+    if text.contains(['[', ']', '{', '}', '\\']) {
+        item.fail("must not contain brackets, braces or backslashes: a glob has only `*` and `?`");
+        return None;
+    }
+    Some(text.into())
 }
 
 fn is_variable_name(name: &str) -> bool {
