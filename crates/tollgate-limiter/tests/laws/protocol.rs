@@ -163,6 +163,16 @@ fn amounts_go_back_where_they_were_booked() {
     window([0, 0], MINUTE_MS, 0);
     window([40, 45], MINUTE_MS, 85);
 
+    // Of several extensions, the latest gives first.
+    let mut desk = Desk::default();
+    let limit = rate("r", MINUTE_MS, 100);
+    let held = desk.reserve(0, &plan(&[(&limit, 10)])).unwrap();
+    desk.ledger.extend(TimestampMs::new(MINUTE_MS), &held, 1, &[Amount::new(20)]).unwrap();
+    desk.ledger.extend(TimestampMs::new(2 * MINUTE_MS), &held, 2, &[Amount::new(30)]).unwrap();
+    desk.settle(2 * MINUTE_MS, &held, &[35]);
+    let seen = [2, 3].map(|minute| desk.view(minute * MINUTE_MS, &limit).spent.units());
+    assert_eq!(seen, [25, 5]);
+
     // Two windows on, the first booking counts no more: what it did not use is in no later one.
     let mut desk = Desk::default();
     let limit = rate("r", MINUTE_MS, 100);
