@@ -19,7 +19,7 @@ use tollgate_proxy::{Proxy, Setup, Stopped};
 use tollgate_store::{Clock, CounterView, ManualClock, MemoryStore, Store, SystemClock};
 
 /// What the proxy sends to the mock in place of a client's key; the mock accepts nothing else.
-pub const PROVIDER_KEY: &str = "sk-provider-sentinel";
+pub const PROVIDER_KEY: &str = "sk_provider_sentinel";
 
 /// How a gateway is started.
 #[derive(Debug, Default)]
