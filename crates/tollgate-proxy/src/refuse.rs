@@ -14,6 +14,9 @@ use crate::{
     policy::{Measure, TenantLimit},
 };
 
+/// The longest `retry-after` that every official SDK obeys; beyond it some retry at once.
+const RETRY_AFTER_OBEYED_SECONDS: u64 = 60;
+
 /// What `retry-after` says when waiting does not help: no SDK that obeys it waits longer.
 const RETRY_AFTER_NEVER_SECONDS: u64 = 60;
 
@@ -134,7 +137,7 @@ fn over_rate(binding: &EntryRefusal, limit: &TenantLimit) -> Refused {
             );
             Refused {
                 retry_after_seconds: Some(seconds),
-                should_retry: Some(true),
+                should_retry: Some(seconds <= RETRY_AFTER_OBEYED_SECONDS),
                 ..Refused::new(ErrorKind::RateLimited, "rate_limited", message)
             }
         }
