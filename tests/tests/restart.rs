@@ -1,0 +1,126 @@
+//! Stop, start, go on: what was spent comes back; what is draining is settled.
+
+use std::{io::Write, sync::Arc};
+
+use serde_json::{Value, json};
+use tollgate_tests::{Client, Gateway, GatewayOptions, PATIENCE, json_request};
+
+const UNIT_PRICES: &str = "models:\n  unit:\n    input: 1\n    output: 1\n";
+const TENANT: &str = "[[tenants]]\nid = \"t\"\nrequests_per_minute = 5\n\
+                      [[tenants.budgets]]\nwindow = \"total\"\nlimit_usd = 0.0009\n\
+                      [[tenants.keys]]\nid = \"k\"\nkey_env = \"key_of_t\"\n";
+
+fn body(stream: bool) -> Value {
+    json!({"model": "unit", "max_tokens": 300, "stream": stream, "messages": [{"role": "user", "content": "Hello"}]})
+}
+
+fn start(directory: Option<Arc<tempfile::TempDir>>) -> Gateway {
+    Gateway::start(GatewayOptions {
+        config: TENANT.to_owned(),
+        prices: Some(UNIT_PRICES.to_owned()),
+        directory,
+        ..GatewayOptions::default()
+    })
+}
+
+async fn spent(gateway: &Gateway) -> u128 {
+    gateway.counter("t", "micro_usd", "total", 900).await.spent.as_millionths()
+}
+
+#[tokio::test]
+async fn spend_comes_back_duplicates_count_once_and_a_torn_line_is_skipped() {
+    let first = start(None);
+    let client = Client::new(first.address());
+    for _ in 0..2 {
+        let headers = ["x-mock-input-tokens: 27", "x-mock-output-tokens: 200"];
+        assert_eq!(client.post("/v1/messages", "key_of_t", &body(false), &headers).await.status, 200);
+    }
+    first.stop();
+    let lines = std::fs::read_to_string(first.usage_file()).expect("the file");
+    let mut file = std::fs::File::options().append(true).open(first.usage_file()).expect("the file");
+    let again = lines.lines().next().expect("a line");
+    write!(file, "{again}\n{}", &again[..again.len() / 2]).expect("written");
+
+    let second = start(Some(first.directory.clone()));
+    assert_eq!(spent(&second).await, 2 * 227 * 1_000_000);
+    let requests = second.counter("t", "requests", "minute", 5).await;
+    assert_eq!(requests.spent.units(), 0, "rate limits start at zero");
+    let client = Client::new(second.address());
+    let headers = ["x-mock-input-tokens: 27", "x-mock-output-tokens: 200"];
+    assert_eq!(client.post("/v1/messages", "key_of_t", &body(false), &headers).await.status, 200);
+    let refused = client.post("/v1/messages", "key_of_t", &body(false), &[]).await;
+    assert_eq!(refused.status, 402, "681 spent of 900, over 300 needed");
+    second.stop();
+    let third = start(Some(first.directory.clone()));
+    assert_eq!(spent(&third).await, 3 * 227 * 1_000_000, "the torn line did not swallow the next one");
+}
+
+#[tokio::test]
+async fn what_is_open_at_the_stop_signal_is_finished_and_settled() {
+    let gateway = Arc::new(start(None));
+    let mut connection = Client::new(gateway.address()).connect().await;
+    let headers = [
+        "x-mock-events: 20",
+        "x-mock-interval-ms: 20",
+        "x-mock-input-tokens: 27",
+        "x-mock-output-tokens: 47",
+    ];
+    connection.write(&json_request("/v1/messages", "key_of_t", &body(true), &headers)).await;
+    connection.read_until("message_start").await.expect("it has begun");
+    let stopping = gateway.clone();
+    let stopped = tokio::task::spawn_blocking(move || stopping.stop());
+    let answer = connection.answer().await.expect("an answer");
+    assert!(answer.complete && answer.text().contains("message_stop"), "{}", answer.text());
+    assert_eq!(stopped.await.expect("no panic").connections_cut, 0);
+    assert_eq!(spent(&gateway).await, 74 * 1_000_000);
+    assert!(tokio::net::TcpStream::connect(gateway.address()).await.is_err(), "nobody listens any more");
+}
+
+#[tokio::test]
+async fn what_outlasts_the_drain_is_cut_and_settled_at_its_reservation() {
+    let gateway = Arc::new(Gateway::start(GatewayOptions {
+        config: TENANT.to_owned(),
+        prices: Some(UNIT_PRICES.to_owned()),
+        server: "drain_seconds = 1".to_owned(),
+        ..GatewayOptions::default()
+    }));
+    let mut connection = Client::new(gateway.address()).connect().await;
+    connection.write(&json_request("/v1/messages", "key_of_t", &body(true), &["x-mock-hang-after: 3"])).await;
+    connection.read_until("message_start").await.expect("it has begun");
+    let stopping = gateway.clone();
+    let stopped = tokio::task::spawn_blocking(move || stopping.stop()).await.expect("no panic");
+    assert_eq!((stopped.connections_cut, gateway.store.open_reservations()), (1, 0));
+    let events = gateway.usage_events();
+    assert_eq!(events[0]["cost_micro_usd"], events[0]["reserved_micro_usd"]);
+    gateway
+        .mock
+        .wait_for(PATIENCE, |counts| counts.client_disconnects == 1)
+        .await
+        .expect("the upstream is dropped");
+}
+
+#[tokio::test]
+async fn readiness_tells_of_the_drain_and_health_goes_on() {
+    let gateway = Arc::new(start(None));
+    let admin = Client::new(gateway.admin_address());
+    assert_eq!(admin.get("/healthz", &[]).await.status, 200);
+    let ready = admin.get("/readyz", &[]).await;
+    assert_eq!(
+        (ready.status, &ready.json()["status"], &ready.json()["store"]),
+        (200, &json!("ready"), &json!("ok"))
+    );
+    let mut connection = Client::new(gateway.address()).connect().await;
+    connection.write(&json_request("/v1/messages", "key_of_t", &body(false), &["x-mock-start: hang"])).await;
+    gateway.mock.wait_for_requests(1, PATIENCE).await.expect("it was forwarded");
+    let stopping = gateway.clone();
+    let stopped = tokio::task::spawn_blocking(move || stopping.stop());
+    let draining = async {
+        while admin.get("/readyz", &[]).await.status != 503 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, draining).await.expect("readiness tells of the drain");
+    assert_eq!(admin.get("/healthz", &[]).await.status, 200);
+    drop(connection);
+    stopped.await.expect("no panic");
+}
