@@ -142,14 +142,6 @@ impl Meter {
         }
     }
 
-    /// The usage so far, for a stream that is still running: what was reported, or nothing, with
-    /// the output raised to what was seen.
-    pub fn so_far(&self) -> Usage {
-        let output = self.reader.seen.output(self.family).get();
-        let usage = self.reader.usage().usage;
-        Usage { output: usage.output.max(output), ..usage }
-    }
-
     /// The answer has ended, one way or another.
     pub fn finish(&mut self) -> Metered {
         if self.form == Form::Stream {

@@ -91,7 +91,7 @@ pub(crate) const MAX_PATH: usize = 6;
 /// The largest value that is kept; a larger one is not handed over. Usage is a few hundred bytes.
 const MAX_KEPT_BYTES: usize = 64 * 1024;
 /// Down to here containers are told apart. Below, strings count as values, never as keys.
-const MAX_DEPTH: u32 = 128;
+const MAX_DEPTH: u32 = u64::BITS;
 
 /// Where a scan stands between two pieces.
 #[derive(Debug)]
@@ -99,7 +99,9 @@ pub(crate) struct Scanner {
     state: State,
     depth: u32,
     /// One bit a level: the container there is an object.
-    objects: u128,
+    objects: u64,
+    /// The innermost container is an object.
+    is_in_object: bool,
     /// How many objects are open, of the levels that are told apart.
     open_objects: usize,
     path: [Name; MAX_PATH],
@@ -133,6 +135,7 @@ impl Scanner {
             state: State::Structure,
             depth: 0,
             objects: 0,
+            is_in_object: false,
             open_objects: 0,
             path: [Name::Other; MAX_PATH],
             awaits_key: false,
@@ -186,42 +189,57 @@ impl Scanner {
         cursor.at
     }
 
+    /// Follows the structure, with keys and strings that lie whole in the piece, until another state.
     fn structure(&mut self, cursor: &mut Cursor<'_>, handler: &mut impl Handler) {
-        let byte = cursor.piece[cursor.at];
-        match byte {
-            b'{' | b'[' => {
-                self.begin_value(cursor, handler, false);
-                self.open(byte == b'{');
-                cursor.at += 1;
+        while let Some(&byte) = cursor.piece.get(cursor.at) {
+            match byte {
+                b'"' if self.awaits_key => self.begin_key(cursor),
+                b'"' => {
+                    self.begin_value(cursor, handler, true);
+                    cursor.at += 1;
+                    self.state = State::Text;
+                    self.text(cursor, handler);
+                }
+                b':' => {
+                    self.awaits_key = false;
+                    cursor.at += 1;
+                }
+                b',' => {
+                    self.awaits_key = self.is_in_object;
+                    cursor.at += 1;
+                }
+                b' ' | b'\t' | b'\r' | b'\n' => cursor.at += 1,
+                b'{' | b'[' => {
+                    self.begin_value(cursor, handler, false);
+                    self.open(byte == b'{');
+                    cursor.at += 1;
+                }
+                b'}' | b']' => {
+                    cursor.at += 1;
+                    self.close(cursor, handler);
+                }
+                _ => {
+                    self.begin_value(cursor, handler, false);
+                    self.state = State::Scalar;
+                    self.scalar(cursor, handler);
+                }
             }
-            b'}' | b']' => {
-                cursor.at += 1;
-                self.close(cursor, handler);
+            if self.state != State::Structure || self.is_done {
+                return;
             }
-            b'"' if self.awaits_key => {
-                cursor.at += 1;
-                self.key_bytes = 0;
-                self.state = State::Key;
-            }
-            b'"' => {
-                self.begin_value(cursor, handler, true);
-                cursor.at += 1;
-                self.state = State::Text;
-            }
-            b':' => {
-                self.awaits_key = false;
-                cursor.at += 1;
-            }
-            b',' => {
-                self.awaits_key = self.is_in_object();
-                cursor.at += 1;
-            }
-            b' ' | b'\t' | b'\r' | b'\n' => cursor.at += 1,
-            _ => {
-                self.begin_value(cursor, handler, false);
-                cursor.at += 1;
-                self.state = State::Scalar;
-            }
+        }
+    }
+
+    fn begin_key(&mut self, cursor: &mut Cursor<'_>) {
+        cursor.at += 1;
+        let rest = &cursor.piece[cursor.at..];
+        let end = string_end(rest);
+        if rest.get(end) == Some(&b'"') {
+            cursor.at += end + 1;
+            self.name_value(Name::of(&rest[..end]));
+        } else {
+            self.key_bytes = 0;
+            self.state = State::Key;
         }
     }
 
@@ -240,11 +258,15 @@ impl Scanner {
     }
 
     fn end_value(&mut self, cursor: &Cursor<'_>, handler: &mut impl Handler) {
+        if self.run.is_some() || self.keeping_at == Some(self.depth) {
+            self.hand_over(cursor, handler);
+        }
+    }
+
+    fn hand_over(&mut self, cursor: &Cursor<'_>, handler: &mut impl Handler) {
         let path = &self.path[..self.open_objects.min(MAX_PATH)];
         if let Some(run) = self.run.take() {
             handler.counted(path, run);
-        }
-        if self.keeping_at != Some(self.depth) {
             return;
         }
         self.keeping_at = None;
@@ -272,40 +294,45 @@ impl Scanner {
 
     fn open(&mut self, is_object: bool) {
         self.depth = self.depth.saturating_add(1);
+        self.is_in_object = is_object && self.depth <= MAX_DEPTH;
+        self.awaits_key = self.is_in_object;
         if let Some(bit) = level_bit(self.depth) {
             if is_object {
                 self.objects |= bit;
                 self.open_objects += 1;
-                if let Some(slot) = self.path.get_mut(self.open_objects - 1) {
-                    *slot = Name::Other;
-                }
+                self.name_value(Name::Other);
+                self.awaits_key = true;
             } else {
                 self.objects &= !bit;
             }
         }
-        self.awaits_key = is_object && self.depth <= MAX_DEPTH;
     }
 
     fn close(&mut self, cursor: &Cursor<'_>, handler: &mut impl Handler) {
         if self.depth == 0 {
             return;
         }
-        if self.is_in_object() {
+        if self.is_in_object {
             self.open_objects = self.open_objects.saturating_sub(1);
         }
         self.depth -= 1;
+        self.is_in_object = level_bit(self.depth).is_some_and(|bit| self.objects & bit != 0);
         self.awaits_key = false;
         self.end_value(cursor, handler);
         self.is_done = self.depth == 0;
     }
 
-    fn is_in_object(&self) -> bool {
-        level_bit(self.depth).is_some_and(|bit| self.objects & bit != 0)
+    /// The key of the value to come has been read.
+    fn name_value(&mut self, name: Name) {
+        if let Some(slot) = self.open_objects.checked_sub(1).and_then(|level| self.path.get_mut(level)) {
+            *slot = name;
+        }
+        self.awaits_key = false;
     }
 
     fn key(&mut self, cursor: &mut Cursor<'_>) {
         let rest = &cursor.piece[cursor.at..];
-        let end = memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
+        let end = string_end(rest);
         let room = self.key.get_mut(self.key_bytes..).and_then(|key| key.get_mut(..end));
         if let Some(room) = room {
             room.copy_from_slice(&rest[..end]);
@@ -315,13 +342,8 @@ impl Scanner {
         match rest.get(end) {
             Some(b'"') => {
                 let name = self.key.get(..self.key_bytes).map_or(Name::Other, Name::of);
-                if let Some(slot) =
-                    self.open_objects.checked_sub(1).and_then(|level| self.path.get_mut(level))
-                {
-                    *slot = name;
-                }
+                self.name_value(name);
                 self.state = State::Structure;
-                self.awaits_key = false;
             }
             Some(_) => self.state = State::KeyEscape,
             None => {}
@@ -330,7 +352,7 @@ impl Scanner {
 
     fn text(&mut self, cursor: &mut Cursor<'_>, handler: &mut impl Handler) {
         let rest = &cursor.piece[cursor.at..];
-        let end = memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
+        let end = string_end(rest);
         if let Some(run) = &mut self.run {
             run.add(&rest[..end]);
         }
@@ -356,10 +378,7 @@ impl Scanner {
 
     fn scalar(&mut self, cursor: &mut Cursor<'_>, handler: &mut impl Handler) {
         let rest = &cursor.piece[cursor.at..];
-        let is_end = |b: &u8| {
-            matches!(b, b',' | b'}' | b']' | b':' | b'"' | b'{' | b'[' | b' ' | b'\t' | b'\r' | b'\n')
-        };
-        match rest.iter().position(is_end) {
+        match rest.iter().position(|byte| ENDS_SCALAR[usize::from(*byte)]) {
             Some(end) => {
                 cursor.at += end;
                 self.state = State::Structure;
@@ -368,6 +387,44 @@ impl Scanner {
             None => cursor.at = cursor.piece.len(),
         }
     }
+}
+
+/// What ends a number or a word.
+const ENDS_SCALAR: [bool; 256] = {
+    let mut table = [false; 256];
+    let ends = b" \t\r\n,:]}[{\"";
+    let mut i = 0;
+    while i < ends.len() {
+        table[ends[i] as usize] = true;
+        i += 1;
+    }
+    table
+};
+
+/// Where a string ends or an escape begins, else the length. Most strings are short: calling for the
+/// vectorised search would cost more than it finds, so the beginning is searched eight bytes at once.
+fn string_end(rest: &[u8]) -> usize {
+    const SHORT_BYTES: usize = 32;
+    let mut at = 0;
+    while at < SHORT_BYTES
+        && let Some(word) = rest[at..].first_chunk::<8>()
+    {
+        let word = u64::from_le_bytes(*word);
+        let hits = zero_bytes(word ^ EACH_BYTE * 0x22) | zero_bytes(word ^ EACH_BYTE * 0x5C);
+        if hits != 0 {
+            // At most 7.
+            return at + hits.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    memchr2(b'"', b'\\', &rest[at..]).map_or(rest.len(), |end| at + end)
+}
+
+const EACH_BYTE: u64 = 0x0101_0101_0101_0101;
+
+/// The high bit of each byte that is zero; bytes above the lowest of them may be marked wrongly.
+const fn zero_bytes(word: u64) -> u64 {
+    word.wrapping_sub(EACH_BYTE) & !word & (EACH_BYTE << 7)
 }
 
 /// The piece in hand.
@@ -379,6 +436,6 @@ struct Cursor<'p> {
 }
 
 /// The bit of a level that is told apart; levels count from one.
-fn level_bit(depth: u32) -> Option<u128> {
-    depth.checked_sub(1).and_then(|level| 1_u128.checked_shl(level))
+fn level_bit(depth: u32) -> Option<u64> {
+    depth.checked_sub(1).and_then(|level| 1_u64.checked_shl(level))
 }

@@ -21,16 +21,13 @@ pub(crate) enum Family {
 impl Family {
     /// The family of a model name, with or without a vendor's prefix.
     pub(crate) fn of(model: &str) -> Self {
-        let name = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase();
-        if let Some(at) = name.find("claude") {
-            return if claude_version(&name[at..]) >= (4, 7) { Self::ClaudeNew } else { Self::Claude };
-        }
-        let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
-        if starts(&["gpt-4o", "gpt-4.", "gpt-5", "gpt-6", "gpt-7", "gpt-oss", "gpt-audio", "gpt-realtime"])
-            || starts(&["chatgpt-", "o1", "o3", "o4", "codex", "computer-use"])
-        {
+        let name = model.rsplit('/').next().unwrap_or(model);
+        let starts = |prefix: &&str| name.get(..prefix.len()).is_some_and(|n| n.eq_ignore_ascii_case(prefix));
+        if let Some(claude) = from_claude(name) {
+            if claude_version(claude) >= (4, 7) { Self::ClaudeNew } else { Self::Claude }
+        } else if O200K_PREFIXES.iter().any(starts) {
             Self::O200k
-        } else if starts(&["gpt-4", "gpt-3.5", "gpt-35"]) {
+        } else if CL100K_PREFIXES.iter().any(starts) {
             Self::Cl100k
         } else {
             Self::Other
@@ -82,6 +79,30 @@ impl Family {
     pub(crate) const fn is_claude(self) -> bool {
         matches!(self, Self::Claude | Self::ClaudeNew)
     }
+}
+
+const O200K_PREFIXES: [&str; 13] = [
+    "gpt-4o",
+    "gpt-4.",
+    "gpt-5",
+    "gpt-6",
+    "gpt-7",
+    "gpt-oss",
+    "gpt-audio",
+    "chatgpt-",
+    "o1",
+    "o3",
+    "o4",
+    "codex",
+    "computer-use",
+];
+const CL100K_PREFIXES: [&str; 3] = ["gpt-4", "gpt-3.5", "gpt-35"];
+
+/// The part of a name from `claude` on; a cloud's region and vendor may stand before it.
+fn from_claude(name: &str) -> Option<&str> {
+    const CLAUDE: &[u8] = b"claude";
+    let at = name.as_bytes().windows(CLAUDE.len()).position(|part| part.eq_ignore_ascii_case(CLAUDE))?;
+    name.get(at..)
 }
 
 const CLAUDE_RATIO: TextRatio =
