@@ -84,7 +84,6 @@ impl Reader {
 /// A usage, field by field as the reports replace one another.
 #[derive(Debug, Default)]
 pub(crate) struct UsageFields {
-    is_present: bool,
     is_nonsense: bool,
     input: Count,
     cache_read: Count,
@@ -114,7 +113,6 @@ impl UsageFields {
                 return;
             }
         };
-        self.is_present = true;
         let split = raw.cache_creation.unwrap_or_default();
         let has_split =
             split.ephemeral_5m_input_tokens.get().or(split.ephemeral_1h_input_tokens.get()).is_some();
@@ -150,10 +148,16 @@ impl UsageFields {
         }
     }
 
+    /// An object that has none of the counts is no report: not zero, but missing.
+    fn is_present(&self) -> bool {
+        let counts = [self.input, self.output, self.cache_read, self.cache_creation, self.split_5m, self.split_1h];
+        !self.iterations.is_empty() || counts.iter().any(|count| count.get().is_some())
+    }
+
     /// The normalised report.
     pub(crate) fn report(&self, ttls: CacheTtls, model: Option<&str>) -> Report {
         let mut report =
-            Report { is_present: self.is_present, is_contradictory: self.is_nonsense, ..Report::default() };
+            Report { is_present: self.is_present(), is_contradictory: self.is_nonsense, ..Report::default() };
         if self.iterations.is_empty() {
             let writes = cache_writes(self.cache_creation, self.split_5m, self.split_1h, ttls);
             report.is_contradictory |= writes.is_contradictory && !self.split_is_older;

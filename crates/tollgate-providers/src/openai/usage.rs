@@ -91,7 +91,7 @@ impl Reader {
 
     /// A usage that came when all choices had finished is the last; one before may still grow.
     pub(crate) const fn is_usage_final(&self) -> bool {
-        self.usage.is_present && (self.is_done || self.finished >= self.choices)
+        self.usage.is_present() && (self.is_done || self.finished >= self.choices)
     }
 
     pub(crate) fn service_tier(&self) -> Option<String> {
@@ -102,7 +102,6 @@ impl Reader {
 /// A usage, field by field as the reports replace one another.
 #[derive(Debug, Default)]
 pub(crate) struct UsageFields {
-    is_present: bool,
     is_nonsense: bool,
     prompt: Count,
     cached: Count,
@@ -152,7 +151,6 @@ impl UsageFields {
                 return;
             }
         };
-        self.is_present = true;
         let prompt = raw.prompt_tokens_details.unwrap_or_default();
         let completion = raw.completion_tokens_details.unwrap_or_default();
         for (field, later) in [
@@ -168,6 +166,11 @@ impl UsageFields {
         ] {
             self.is_nonsense |= field.replace(later);
         }
+    }
+
+    /// An object that says neither what went in nor what came out is no report: not zero, but missing.
+    const fn is_present(&self) -> bool {
+        self.prompt.get().is_some() || self.completion.get().is_some()
     }
 
     /// The normalised report: the prompt's count includes what was cached and written, the
@@ -195,6 +198,6 @@ impl UsageFields {
             image_output: part(self.image_output, output),
             ..Usage::default()
         };
-        Report { usage, others: Vec::new(), is_present: self.is_present, is_contradictory }
+        Report { usage, others: Vec::new(), is_present: self.is_present(), is_contradictory }
     }
 }
