@@ -117,7 +117,7 @@ fn quote(app: &App, candidate: &Candidate<'_>, at: tollgate_limiter::TimestampMs
             cache_write: facts.cache_write,
             tier: facts.service_tier.as_deref(),
             web_searches: facts.web_searches_max.unwrap_or(0),
-            audio: false,
+            audio: facts.audio,
         })
     });
     Ok(Quote {

@@ -30,7 +30,10 @@ use crate::{
 /// The most bytes of a provider's 400 that are read to see what it complains of.
 const REJECTION_BYTES_MAX: usize = 64 * 1024;
 
-/// The longest session id (SPEC §7).
+/// The longest model or tier: both end up in events and messages.
+const NAME_BYTES_MAX: usize = 256;
+
+/// The longest session id.
 const SESSION_BYTES_MAX: usize = 128;
 
 /// Answers one request.
@@ -172,7 +175,13 @@ impl Exchange<'_> {
             let message = "This call takes no body: send it without one.";
             return Err(Refused::new(ErrorKind::BadRequest, "bad_request", message));
         }
-        inspect(self.routed.endpoint, body).map(Some).map_err(bad_request)
+        let facts = inspect(self.routed.endpoint, body).map_err(bad_request)?;
+        let longest = facts.model.len().max(facts.service_tier.as_ref().map_or(0, String::len));
+        if longest > NAME_BYTES_MAX {
+            let message = "`model` and `service_tier` are names: send at most 256 bytes.";
+            return Err(Refused::new(ErrorKind::BadRequest, "bad_request", message));
+        }
+        Ok(Some(facts))
     }
 
     /// Sends an admitted request and turns the provider's answer into ours.
