@@ -410,7 +410,7 @@ fn string_end(rest: &[u8]) -> usize {
         && let Some(word) = rest[at..].first_chunk::<8>()
     {
         let word = u64::from_le_bytes(*word);
-        let hits = zero_bytes(word ^ EACH_BYTE * 0x22) | zero_bytes(word ^ EACH_BYTE * 0x5C);
+        let hits = zero_bytes(word ^ (EACH_BYTE * 0x22)) | zero_bytes(word ^ (EACH_BYTE * 0x5C));
         if hits != 0 {
             // At most 7.
             return at + hits.trailing_zeros() as usize / 8;

@@ -150,7 +150,8 @@ impl UsageFields {
 
     /// An object that has none of the counts is no report: not zero, but missing.
     fn is_present(&self) -> bool {
-        let counts = [self.input, self.output, self.cache_read, self.cache_creation, self.split_5m, self.split_1h];
+        let counts =
+            [self.input, self.output, self.cache_read, self.cache_creation, self.split_5m, self.split_1h];
         !self.iterations.is_empty() || counts.iter().any(|count| count.get().is_some())
     }
 
