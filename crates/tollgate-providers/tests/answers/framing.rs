@@ -7,7 +7,7 @@ fn streams() -> [(Endpoint, String); 2] {
     let anthropic = anthropic_stream(&[
         r#"{"type":"message_start","message":{"model":"claude-sonnet-5-5","usage":{"input_tokens":12,"output_tokens":1}}}"#,
         r#"{"type":"ping"}"#,
-        r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"né 中 🎉 \u4e2d \" ok"}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"né 中 🎉 \" ok \u4e2d"}}"#,
         r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":34}}"#,
         r#"{"type":"message_stop"}"#,
     ]);
@@ -56,6 +56,8 @@ fn every_line_end_and_ornament_reads_alike() {
             stream.replace("event: ", "event:"),
             // JSON over several data lines.
             stream.replace(",\"", ",\ndata: \""),
+            stream.replace(",\"", ",\ndata: \"").replace('\n', "\r\n"),
+            stream.replace(",\"", ",\ndata: \"").replace('\n', "\r"),
         ] {
             assert_eq!(of_pieces(endpoint, [framed.as_bytes()]), whole, "{framed}");
             assert_eq!(of_pieces(endpoint, framed.as_bytes().chunks(1)), whole, "{framed}");
@@ -87,7 +89,8 @@ fn an_event_too_large_to_hold_is_passed_over_and_said() {
 #[test]
 fn a_torn_last_event_is_not_used() {
     let (endpoint, stream) = &streams()[1];
-    let torn = &stream[..stream.find("\"completion_tokens\"").unwrap()];
+    // Its usage is there, but not the brace that closes it.
+    let torn = &stream[..stream.find("34}}").unwrap() + 3];
     let metered = meter(*endpoint, &RequestFacts::default(), true, torn);
     assert_eq!((metered.usage, metered.end), (Reported::Missing, StreamEnd::Cut));
 }
