@@ -1,6 +1,6 @@
 //! `include_usage` is put into requests and its chunk taken out of answers, byte-exactly.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+#![allow(clippy::unwrap_used, reason = "a fault here fails the test")]
 
 use bytes::Bytes;
 use proptest::prelude::*;

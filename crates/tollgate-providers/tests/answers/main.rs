@@ -1,6 +1,6 @@
 //! Answers, metered: the cases of both protocols, and laws that hold for any bytes.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a fault here fails the test")]
 
 mod anthropic;
 mod framing;

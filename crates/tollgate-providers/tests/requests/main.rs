@@ -1,6 +1,6 @@
 //! Requests, inspected: facts of both protocols, what is refused, media, estimates.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a fault here fails the test")]
 
 mod facts;
 mod hostile;
