@@ -170,3 +170,12 @@ fn a_usage_of_another_shape_is_missing_and_not_zero() {
         assert!(matches!(metered.usage, Reported::Missing) && !metered.is_final, "{usage}: {metered:?}");
     }
 }
+
+#[test]
+fn a_string_that_ends_in_an_escape_ends() {
+    let usage = r#"{"prompt_tokens":5,"completion_tokens":7}"#;
+    for content in [r"\u4e2d", r"\\", r#"\""#, r"\n", r"\ud83c\udf89", r"a\u0022", ""] {
+        let body = body(usage).replace("Hi.", content);
+        assert_eq!(complete(CHAT, false, &body).total(), 12, "{content}");
+    }
+}
