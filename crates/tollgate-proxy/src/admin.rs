@@ -10,7 +10,11 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{net::TcpListener, sync::Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::{app::App, server::Shared};
+use crate::{
+    app::App,
+    server::{self, CLIENT_STALL_MAX, Shared},
+    stall::StallGuard,
+};
 
 /// The most connections at a time: this listener is for a few scrapers and probes.
 const CONNECTIONS_MAX: usize = 64;
@@ -23,13 +27,20 @@ pub(crate) async fn run(listener: TcpListener, shared: Arc<Shared>, ended: Cance
     loop {
         let next = async {
             let permit = permits.clone().acquire_owned().await.ok()?;
-            Some((permit, listener.accept().await.ok()?.0))
+            Some((permit, listener.accept().await))
         };
         let accepted = tokio::select! {
             accepted = next => accepted,
             () = ended.cancelled() => return,
         };
-        let Some((permit, stream)) = accepted else { continue };
+        let (permit, stream) = match accepted {
+            Some((permit, Ok((stream, _peer)))) => (permit, stream),
+            Some((_, Err(error))) => {
+                server::pause_after(&error).await;
+                continue;
+            }
+            None => return,
+        };
         let (shared, ended) = (shared.clone(), ended.clone());
         tokio::spawn(async move {
             let service = service_fn(move |request| {
@@ -39,7 +50,7 @@ pub(crate) async fn run(listener: TcpListener, shared: Arc<Shared>, ended: Cance
             let connection = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEADER_TIMEOUT)
-                .serve_connection(TokioIo::new(stream), service);
+                .serve_connection(StallGuard::new(TokioIo::new(stream), CLIENT_STALL_MAX), service);
             tokio::select! {
                 _ = connection => {}
                 () = ended.cancelled() => {}

@@ -9,23 +9,59 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use tokio_util::task::TaskTracker;
 use tollgate_providers::ErrorKind;
 
 use crate::{
     refuse::Refused,
-    relay::{Relay, RelayError},
+    relay::{Pumped, Relay, RelayError},
+    server::{CLIENT_STALL_MAX, OpenRequests},
 };
 
 /// How long a client may pause within its body.
 const BODY_PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// What a response carries.
+/// How long a client may take for its whole body.
+const BODY_TIME_MAX: Duration = Duration::from_secs(300);
+
+/// What a response carries. Its request counts as open until it is gone.
 #[derive(Debug)]
-pub(crate) enum Body {
-    /// An answer of our own.
+pub(crate) struct Body {
+    kind: Kind,
+    _open: Option<OpenRequests>,
+}
+
+#[derive(Debug)]
+enum Kind {
     Whole(Full<Bytes>),
-    /// A provider's answer on its way through.
     Relay(Box<Relay>),
+    Pumped(Pumped),
+}
+
+impl Body {
+    /// An answer of our own.
+    pub(crate) fn whole(bytes: impl Into<Bytes>) -> Self {
+        Self { kind: Kind::Whole(Full::new(bytes.into())), _open: None }
+    }
+
+    /// A provider's answer on its way through.
+    pub(crate) fn relay(relay: Relay) -> Self {
+        Self { kind: Kind::Relay(Box::new(relay)), _open: None }
+    }
+
+    /// The same, counted among the connection's open requests.
+    pub(crate) fn counted(self, open: OpenRequests) -> Self {
+        Self { _open: Some(open), ..self }
+    }
+
+    /// The same for an HTTP/2 connection, where a relay needs a task of its own.
+    pub(crate) fn for_http2(self, tasks: &TaskTracker) -> Self {
+        let kind = match self.kind {
+            Kind::Relay(relay) => Kind::Pumped(Pumped::start(relay, CLIENT_STALL_MAX, tasks)),
+            kind => kind,
+        };
+        Self { kind, ..self }
+    }
 }
 
 impl HttpBody for Body {
@@ -36,29 +72,39 @@ impl HttpBody for Body {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        match self.get_mut() {
-            Self::Whole(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
-            Self::Relay(relay) => relay.poll_frame(cx),
+        match &mut self.get_mut().kind {
+            Kind::Whole(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
+            Kind::Relay(relay) => relay.poll_frame(cx),
+            Kind::Pumped(pumped) => pumped.poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Whole(body) => body.is_end_stream(),
-            Self::Relay(relay) => relay.is_end_stream(),
+        match &self.kind {
+            Kind::Whole(body) => body.is_end_stream(),
+            Kind::Relay(relay) => relay.is_end_stream(),
+            Kind::Pumped(_) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Whole(body) => body.size_hint(),
-            Self::Relay(relay) => relay.size_hint(),
+        match &self.kind {
+            Kind::Whole(body) => body.size_hint(),
+            Kind::Relay(relay) => relay.size_hint(),
+            Kind::Pumped(_) => SizeHint::default(),
         }
     }
 }
 
 /// Reads a request's body, at most `max_bytes` of it.
-pub(crate) async fn read(mut body: Incoming, max_bytes: usize) -> Result<Bytes, Refused> {
+pub(crate) async fn read(body: Incoming, max_bytes: usize) -> Result<Bytes, Refused> {
+    match tokio::time::timeout(BODY_TIME_MAX, read_all(body, max_bytes)).await {
+        Ok(read) => read,
+        Err(_elapsed) => Err(too_slow()),
+    }
+}
+
+async fn read_all(mut body: Incoming, max_bytes: usize) -> Result<Bytes, Refused> {
     let announced = body.size_hint().lower();
     if announced > max_bytes as u64 {
         return Err(too_large(max_bytes));
@@ -114,12 +160,14 @@ async fn next_frame(body: &mut Incoming) -> Result<Option<Frame<Bytes>>, Refused
         Ok(Some(Err(_broken))) => {
             Err(Refused::new(ErrorKind::BadRequest, "bad_request", "The request's body broke off."))
         }
-        Err(_elapsed) => Err(Refused::new(
-            ErrorKind::BadRequest,
-            "bad_request",
-            "The request's body did not arrive in time: send it without pauses of over 30 s.",
-        )),
+        Err(_elapsed) => Err(too_slow()),
     }
+}
+
+fn too_slow() -> Refused {
+    let message =
+        "The request's body did not arrive in time: send it within 5 minutes, without pauses of over 30 s.";
+    Refused::new(ErrorKind::BadRequest, "bad_request", message)
 }
 
 fn too_large(max_bytes: usize) -> Refused {

@@ -41,7 +41,7 @@ use std::{
 
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tollgate_config::{Config, Provider};
+use tollgate_config::Config;
 use tollgate_pricing::PriceTable;
 use tollgate_store::{Clock, MemoryStore, Store};
 use tollgate_usage::{ReplaySummary, UsageError, Writer, WriterOptions};
@@ -131,16 +131,18 @@ fn start_workers(
         Some(listener) => listener.local_addr().map_err(at)?,
         None => address,
     };
+    // Clones of a TLS configuration share its roots and its session cache.
+    let tls = config.providers.iter().map(|provider| tls::client_config(provider.ca_pem.as_deref()));
+    let tls = tls.collect::<Result<Vec<_>, _>>()?;
     let mut workers = Vec::with_capacity(listeners.len());
     for (index, listener) in listeners.into_iter().enumerate() {
-        let upstreams = config.providers.iter().map(upstream).collect::<Result<_, _>>()?;
+        let upstreams = config.providers.iter().zip(&tls);
+        let upstreams = upstreams
+            .map(|(provider, tls)| Upstream::new(provider, tls.clone()))
+            .collect::<Result<_, _>>()?;
         workers.push(server::spawn(index, listener, shared.clone(), upstreams)?);
     }
     Ok((workers, bound))
-}
-
-fn upstream(provider: &Provider) -> Result<Upstream, StartError> {
-    Upstream::new(provider, tls::client_config(provider.ca_pem.as_deref())?)
 }
 
 fn start_admin(
@@ -223,7 +225,7 @@ impl Proxy {
 /// How a stop went.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Stopped {
-    /// Connections that outlasted the drain and were cut; their calls were settled as broken off.
+    /// Connections that outlasted the drain and were cut: to their calls, clients that left.
     pub connections_cut: u64,
 }
 

@@ -216,6 +216,5 @@ impl Metrics {
 }
 
 fn by_limit(limit: &TenantLimit) -> ByLimit {
-    let id = Arc::clone(&limit.id).to_string();
-    ByLimit { scope: limit.scope, id, unit: limit.measure.name(), window: limit.window }
+    ByLimit { scope: limit.scope, id: limit.id.to_string(), unit: limit.measure.name(), window: limit.window }
 }

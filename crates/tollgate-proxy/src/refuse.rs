@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
-use http_body_util::Full;
 use tollgate_limiter::{DurationMs, EntryRefusal, MicroUsd, Outcome, Refusal, Standing};
 use tollgate_providers::{ErrorKind, Protocol, error_body};
 
@@ -74,7 +72,7 @@ impl Refused {
     /// The response in `protocol`.
     pub(crate) fn into_response(self, protocol: Protocol, request_id: &str) -> Response<Body> {
         let text = error_body(protocol, self.kind, self.reason, &self.message, request_id);
-        let mut response = Response::new(Body::Whole(Full::new(Bytes::from(text))));
+        let mut response = Response::new(Body::whole(text));
         *response.status_mut() =
             StatusCode::from_u16(self.kind.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let map = response.headers_mut();

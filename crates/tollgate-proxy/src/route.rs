@@ -33,15 +33,15 @@ pub(crate) fn route<'a>(
     let full = uri.path();
     let (named, path) = match full.strip_prefix(PROVIDER_PREFIX) {
         Some(rest) => {
-            let (id, _) = rest.split_once('/').ok_or_else(|| unknown_path(full))?;
+            let (id, _) = rest.split_once('/').ok_or_else(unknown_path)?;
             let upstream = worker.upstreams.iter().find(|upstream| &*upstream.id == id);
-            (Some(upstream.ok_or_else(|| unknown_provider(id))?), &rest[id.len()..])
+            (Some(upstream.ok_or_else(unknown_provider)?), &rest[id.len()..])
         }
         None => (None, full),
     };
     let hint = named.map(|upstream| upstream.protocol).or(hint);
     let endpoint = endpoint(method.as_str(), path, hint).map_err(|error| match error {
-        RouteError::UnknownPath => unknown_path(full),
+        RouteError::UnknownPath => unknown_path(),
         RouteError::WrongMethod { allowed } => Refused::new(
             ErrorKind::MethodNotAllowed,
             "method_not_allowed",
@@ -85,18 +85,15 @@ impl Routed<'_> {
     }
 }
 
-fn unknown_path(path: &str) -> Refused {
-    let path: String = path.chars().take(200).collect();
-    Refused::new(
-        ErrorKind::NotFound,
-        "unknown_path",
-        format!("`{path}` is not served: only calls that can be metered pass."),
-    )
+fn unknown_path() -> Refused {
+    // The path is not repeated: a key that was put into it by mistake would be, too.
+    let message = "This path is not served: only calls that can be metered pass. Check the base URL.";
+    Refused::new(ErrorKind::NotFound, "unknown_path", message)
 }
 
-fn unknown_provider(id: &str) -> Refused {
-    let id: String = id.chars().take(200).collect();
-    Refused::new(ErrorKind::NotFound, "unknown_path", format!("No provider `{id}` is configured."))
+fn unknown_provider() -> Refused {
+    let message = "The provider that the path names is not configured.";
+    Refused::new(ErrorKind::NotFound, "unknown_path", message)
 }
 
 fn no_route(routed: &Routed<'_>, model: &str) -> Refused {

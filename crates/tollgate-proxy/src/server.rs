@@ -10,7 +10,7 @@ use std::{
 
 use hyper::service::service_fn;
 use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
+    rt::{TokioIo, TokioTimer},
     server::conn::auto,
 };
 use tokio::{net::TcpStream, sync::Semaphore};
@@ -19,7 +19,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{app::App, error::StartError, service, stall::StallGuard, upstream::Upstream};
 
 /// How long a client may leave its answer unread before its connection is closed.
-const CLIENT_STALL_MAX: Duration = Duration::from_secs(60);
+pub(crate) const CLIENT_STALL_MAX: Duration = Duration::from_secs(60);
 
 /// The most bytes of one request's head.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -100,17 +100,18 @@ async fn accept(
     cut: &CancellationToken,
 ) {
     loop {
+        // The permit comes after the connection: an idle worker must not hold one that another needs.
         let next = async {
-            let permit = shared.connections.clone().acquire_owned().await.ok()?;
-            Some((permit, listener.accept().await))
+            let accepted = listener.accept().await;
+            (accepted, shared.connections.clone().acquire_owned().await)
         };
-        let accepted = tokio::select! {
+        let (accepted, permit) = tokio::select! {
             accepted = next => accepted,
             () = shared.stop.cancelled() => return,
         };
         match accepted {
-            Some((permit, Ok((stream, peer)))) => {
-                let connection = serve(stream, peer, shared.clone(), worker.clone());
+            Ok((stream, peer)) => {
+                let connection = serve(stream, peer, shared.clone(), worker.clone(), tracker.clone());
                 let cut = cut.clone();
                 tracker.spawn(async move {
                     tokio::select! {
@@ -120,42 +121,43 @@ async fn accept(
                     drop(permit);
                 });
             }
-            Some((_, Err(error))) if is_of_one_connection(&error) => {}
-            Some((_, Err(error))) => {
-                tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-            None => return,
+            Err(error) => pause_after(&error).await,
         }
     }
 }
 
-/// Whether the connection failed, not the listener.
-fn is_of_one_connection(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused
-    )
+/// Waits after a failed accept, unless the connection failed and not the listener.
+pub(crate) async fn pause_after(error: &io::Error) {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+
+    if !matches!(error.kind(), ConnectionAborted | ConnectionReset | ConnectionRefused) {
+        tracing::warn!(%error, "cannot accept a connection");
+        tokio::time::sleep(ACCEPT_PAUSE).await;
+    }
 }
 
 /// Serves one connection until it ends.
-async fn serve(stream: TcpStream, peer: SocketAddr, shared: Arc<Shared>, worker: Arc<Worker>) {
+async fn serve(
+    stream: TcpStream,
+    peer: SocketAddr,
+    shared: Arc<Shared>,
+    worker: Arc<Worker>,
+    tracker: TaskTracker,
+) {
     let _ = stream.set_nodelay(true);
     let io = StallGuard::new(TokioIo::new(stream), CLIENT_STALL_MAX);
-    let first_request = CancellationToken::new();
-    let seen = first_request.clone();
-    let service = service_fn(move |request| {
-        seen.cancel();
-        service::call(worker.clone(), request)
-    });
-    let builder = http_builder(shared.header_timeout);
+    let open = OpenRequests::default();
+    let counted = open.clone();
+    let service = service_fn(move |request| service::call(worker.clone(), counted.clone(), request));
+    let builder = http_builder(shared.header_timeout, tracker);
     let connection = builder.serve_connection(io, service);
     tokio::pin!(connection);
-    // hyper's header time-out starts once it knows which HTTP it is; this one covers the time before.
-    let mut waiting_for_first = true;
-    let first_deadline = tokio::time::sleep(shared.header_timeout);
-    tokio::pin!(first_deadline);
-    let mut stopping = false;
+    // hyper's header time-out starts once it knows which HTTP it is, and HTTP/2 has none.
+    let idle = open.idle_for(shared.header_timeout);
+    tokio::pin!(idle);
+    let stop = shared.stop.cancelled();
+    tokio::pin!(stop);
+    let mut ending = false;
     loop {
         tokio::select! {
             biased;
@@ -165,18 +167,59 @@ async fn serve(stream: TcpStream, peer: SocketAddr, shared: Arc<Shared>, worker:
                 }
                 return;
             }
-            () = first_request.cancelled(), if waiting_for_first => waiting_for_first = false,
-            () = first_deadline.as_mut(), if waiting_for_first => return,
-            () = shared.stop.cancelled(), if !stopping => {
-                stopping = true;
+            () = idle.as_mut() => {
+                if ending {
+                    return;
+                }
+                ending = true;
+                connection.as_mut().graceful_shutdown();
+                idle.set(open.idle_for(shared.header_timeout));
+            }
+            () = stop.as_mut(), if !ending => {
+                ending = true;
                 connection.as_mut().graceful_shutdown();
             }
         }
     }
 }
 
-fn http_builder(header_timeout: Duration) -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+/// Counts the requests that are open on one connection: each holds a clone until its answer is gone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OpenRequests(Arc<()>);
+
+impl OpenRequests {
+    /// Clones that are not requests: the connection's own and its service's.
+    const OWN_CLONES: usize = 2;
+
+    /// Ends when no request has been open at two looks in a row, `span` apart.
+    async fn idle_for(&self, span: Duration) {
+        let mut was_idle = false;
+        loop {
+            tokio::time::sleep(span).await;
+            let is_idle = Arc::strong_count(&self.0) <= Self::OWN_CLONES;
+            if is_idle && was_idle {
+                return;
+            }
+            was_idle = is_idle;
+        }
+    }
+}
+
+/// Spawns a connection's tasks where the drain waits for them.
+#[derive(Clone)]
+struct Tracked(TaskTracker);
+
+impl<F> hyper::rt::Executor<F> for Tracked
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    fn execute(&self, task: F) {
+        self.0.spawn(task);
+    }
+}
+
+fn http_builder(header_timeout: Duration, tracker: TaskTracker) -> auto::Builder<Tracked> {
+    let mut builder = auto::Builder::new(Tracked(tracker));
     builder.http1().timer(TokioTimer::new()).header_read_timeout(header_timeout).max_buf_size(HEAD_BYTES_MAX);
     builder
         .http2()

@@ -2,9 +2,11 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header, request::Parts, uri::PathAndQuery};
-use http_body_util::{BodyExt, Full, Limited};
+use bytes::{Bytes, BytesMut};
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode, Version, header, request::Parts, uri::PathAndQuery,
+};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tollgate_limiter::{ReservationId, Standing};
 use tollgate_providers::{
@@ -23,12 +25,12 @@ use crate::{
     refuse::{self, Refused},
     relay::{Relay, Tail},
     route::{self, Routed},
-    server::Worker,
+    server::{OpenRequests, Worker},
     upstream::{Upstream, UpstreamError},
 };
 
-/// The most bytes of a provider's 400 that are read to see what it complains of.
-const REJECTION_BYTES_MAX: usize = 64 * 1024;
+/// The most bytes of a provider's 4xx that are read to see what it complains of.
+const COMPLAINT_BYTES_MAX: usize = 64 * 1024;
 
 /// The longest model or tier: both end up in events and messages.
 const NAME_BYTES_MAX: usize = 256;
@@ -39,12 +41,14 @@ const SESSION_BYTES_MAX: usize = 128;
 /// Answers one request.
 pub(crate) async fn call(
     worker: Arc<Worker>,
+    open: OpenRequests,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
     let arrived = worker.app.clock.elapsed();
     let request_id = ReservationId::new(rand::random());
     let id_text = request_id.to_string();
     let (parts, body) = request.into_parts();
+    let is_http2 = parts.version == Version::HTTP_2;
     let speaks = route::protocol_hint(&parts.headers);
     // The head moves on to the provider; its URI is looked at until then.
     let uri = parts.uri.clone();
@@ -63,7 +67,8 @@ pub(crate) async fn call(
         response.headers_mut().insert(headers::REQUEST_ID, value);
     }
     worker.app.metrics.answered(protocol, response.status());
-    Ok(response)
+    let tasks = &worker.app.tasks;
+    Ok(response.map(|body| if is_http2 { body.counted(open).for_http2(tasks) } else { body.counted(open) }))
 }
 
 /// What a request is answered with.
@@ -193,35 +198,36 @@ impl Exchange<'_> {
     ) -> Result<Response<Body>, Refused> {
         let Prepared { upstream, facts, body, .. } = prepared;
         let path = self.path(&parts);
-        let asked = facts
+        let asking = facts
             .as_ref()
             .filter(|_| upstream.usage_in_stream)
             .and_then(|facts| request_usage_in_stream(&body, facts));
-        let hides_usage = asked.is_some();
-        let sent_body = asked.unwrap_or_else(|| body.clone());
-        let length = |body: &Bytes| has_body(self.routed.endpoint).then_some(body.len());
-        let head = upstream.head(parts.method.clone(), &path, parts.headers.clone(), length(&sent_body));
         call.sent();
-        let answer = match upstream.send(head, sent_body).await {
-            Ok(answer) => answer,
-            Err(error) => return Err(self.unanswered(call, upstream, &error)),
-        };
-        if !(hides_usage && answer.status() == StatusCode::BAD_REQUEST) {
-            return Ok(self.relay(call, upstream, facts, answer, hides_usage));
+        if let Some(asking) = asking {
+            let mut head =
+                upstream.head(parts.method.clone(), &path, parts.headers.clone(), Some(asking.len()));
+            // The extra chunk could not be taken out of a compressed stream.
+            head.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+            let answer = match upstream.send(head, asking).await {
+                Ok(answer) => answer,
+                Err(error) => return Err(self.unanswered(call, upstream, &error)),
+            };
+            let status = answer.status();
+            if !matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY) {
+                return Ok(self.relay(call, upstream, facts, answer, true));
+            }
+            match complaint(answer, upstream.idle_timeout).await {
+                Ok(Complaint::AboutOurs) => {}
+                Ok(Complaint::AboutTheRequest(response)) => {
+                    call.answered(status.as_u16(), false);
+                    call.failed(status.as_u16());
+                    return Ok(response);
+                }
+                Err(error) => return Err(self.unanswered(call, upstream, &error)),
+            }
         }
-        // Perhaps the provider does not know `stream_options`, which the client never sent.
-        let (mut head, rejection) = answer.into_parts();
-        let rejection = match Limited::new(rejection, REJECTION_BYTES_MAX).collect().await {
-            Ok(collected) => collected.to_bytes(),
-            Err(_broken) => return Err(self.unanswered(call, upstream, &UpstreamError::Unreachable(None))),
-        };
-        if !is_stream_options_rejection(head.status.as_u16(), &rejection) {
-            call.answered(head.status.as_u16(), false);
-            call.failed(head.status.as_u16());
-            headers::strip_connection_headers(&mut head.headers);
-            return Ok(response(head, Body::Whole(Full::new(rejection))));
-        }
-        let head = upstream.head(parts.method, &path, parts.headers, length(&body));
+        let body_bytes = has_body(self.routed.endpoint).then_some(body.len());
+        let head = upstream.head(parts.method, &path, parts.headers, body_bytes);
         match upstream.send(head, body).await {
             Ok(answer) => Ok(self.relay(call, upstream, facts, answer, false)),
             Err(error) => Err(self.unanswered(call, upstream, &error)),
@@ -268,13 +274,13 @@ impl Exchange<'_> {
     ) -> Response<Body> {
         let (mut head, incoming) = answer.into_parts();
         let streamed = is_event_stream(&head.headers);
-        let encoded = head.headers.contains_key(header::CONTENT_ENCODING);
+        let encoded = head.headers.get(header::CONTENT_ENCODING).is_some_and(is_coded);
         headers::strip_connection_headers(&mut head.headers);
         call.answered(head.status.as_u16(), streamed);
         if !head.status.is_success() {
             call.failed(head.status.as_u16());
             let relay = Relay::unmetered(incoming, upstream.idle_timeout);
-            return response(head, Body::Relay(Box::new(relay)));
+            return response(head, Body::relay(relay));
         }
         let filter = (hides_usage && streamed && !encoded).then(StreamFilter::new);
         if filter.is_some() {
@@ -288,8 +294,38 @@ impl Exchange<'_> {
             Tail::closed()
         };
         let relay = Relay::new(incoming, &head.headers, (call, meter), filter, tail, upstream.idle_timeout);
-        response(head, Body::Relay(Box::new(relay)))
+        response(head, Body::relay(relay))
     }
+}
+
+/// What became of a provider's 4xx that may be about `stream_options`, which the client never sent.
+enum Complaint {
+    /// It is about them: the request may be sent again as it came.
+    AboutOurs,
+    /// It is about something else: the client gets it.
+    AboutTheRequest(Response<Body>),
+}
+
+async fn complaint(answer: Response<Incoming>, idle_timeout: Duration) -> Result<Complaint, UpstreamError> {
+    let (mut head, mut body) = answer.into_parts();
+    headers::strip_connection_headers(&mut head.headers);
+    let mut read = BytesMut::new();
+    while read.len() < COMPLAINT_BYTES_MAX {
+        let frame = tokio::time::timeout(idle_timeout, body.frame()).await;
+        match frame.map_err(|_elapsed| UpstreamError::Timeout)? {
+            None => {
+                let is_ours = is_stream_options_rejection(head.status.as_u16(), &read);
+                let theirs =
+                    |read: BytesMut| Complaint::AboutTheRequest(response(head, Body::whole(read.freeze())));
+                return Ok(if is_ours { Complaint::AboutOurs } else { theirs(read) });
+            }
+            Some(Ok(frame)) => read.extend_from_slice(&frame.into_data().unwrap_or_default()),
+            Some(Err(_broken)) => return Err(UpstreamError::Unreachable(None)),
+        }
+    }
+    // Too long to be about one field: pass on what has come and what is still to come.
+    let relay = Relay::resumed(read.freeze(), body, idle_timeout);
+    Ok(Complaint::AboutTheRequest(response(head, Body::relay(relay))))
 }
 
 /// A response of our own with the status and headers of the provider's.
@@ -310,6 +346,10 @@ fn is_event_stream(headers: &http::HeaderMap) -> bool {
     value.is_some_and(|value| value.trim_start().to_ascii_lowercase().starts_with("text/event-stream"))
 }
 
+fn is_coded(content_encoding: &HeaderValue) -> bool {
+    !content_encoding.as_bytes().eq_ignore_ascii_case(b"identity")
+}
+
 fn unauthenticated(presented: Option<Presented>) -> Refused {
     let message = match presented {
         None => {
@@ -327,13 +367,7 @@ fn bad_request(error: RequestError) -> Refused {
 /// Refuses bodies that two readers could take for two different requests.
 fn check_framing(parts: &Parts) -> Result<(), Refused> {
     let refuse = |message: &str| Err(Refused::new(ErrorKind::BadRequest, "bad_request", message));
-    if parts.headers.contains_key(header::TRANSFER_ENCODING)
-        && parts.headers.contains_key(header::CONTENT_LENGTH)
-    {
-        return refuse("The request has both `transfer-encoding` and `content-length`: send one of them.");
-    }
-    let encoding = parts.headers.get(header::CONTENT_ENCODING);
-    if encoding.is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+    if parts.headers.get_all(header::CONTENT_ENCODING).iter().any(is_coded) {
         return refuse(
             "Compressed request bodies are not accepted: send the body without `content-encoding`.",
         );

@@ -133,9 +133,8 @@ impl Pricing<'_> {
 
     fn priced(&self, usage: &Usage, metered: Option<&Metered>) -> Bill {
         let model = metered.and_then(|metered| metered.model.as_deref());
-        let tier = metered
-            .and_then(|metered| metered.service_tier.as_deref())
-            .or(self.quote.service_tier.as_deref());
+        let tier = metered.and_then(|metered| metered.service_tier.as_deref());
+        let tier = Tier { served: tier, asked: self.quote.service_tier.as_deref() };
         let mut flags = Flags::new();
         let (price, model) = self.price_of(model, &mut flags);
         let mut cost = cost_of(price, usage, tier, &mut flags);
@@ -160,7 +159,7 @@ impl Pricing<'_> {
             tokens: counts(usage),
             usage_estimated: true,
             model,
-            service_tier: tier.map(Arc::from),
+            service_tier: tier.name().map(Arc::from),
             flags,
             others,
         }
@@ -180,9 +179,33 @@ impl Pricing<'_> {
     }
 }
 
-fn cost_of(price: Option<&ModelPrice>, usage: &Usage, tier: Option<&str>, flags: &mut Flags) -> PicoUsd {
+/// The service tier: the one that the answer names decides.
+#[derive(Clone, Copy)]
+struct Tier<'a> {
+    served: Option<&'a str>,
+    asked: Option<&'a str>,
+}
+
+impl<'a> Tier<'a> {
+    fn name(self) -> Option<&'a str> {
+        self.served.or(self.asked)
+    }
+
+    /// Where the answer names none, the tier that was asked for may have been ignored: the dearer of
+    /// it and the standard one.
+    fn cost(self, price: &ModelPrice, usage: &Usage) -> tollgate_pricing::Cost {
+        let cost = price.cost(usage, self.name());
+        if self.served.is_some() || self.asked.is_none() {
+            return cost;
+        }
+        let standard = price.cost(usage, None);
+        if standard.pico_usd > cost.pico_usd { standard } else { cost }
+    }
+}
+
+fn cost_of(price: Option<&ModelPrice>, usage: &Usage, tier: Tier<'_>, flags: &mut Flags) -> PicoUsd {
     let Some(price) = price else { return PicoUsd::ZERO };
-    let cost = price.cost(usage, tier);
+    let cost = tier.cost(price, usage);
     cost.flags.names().for_each(|word| note(flags, word));
     cost.pico_usd
 }

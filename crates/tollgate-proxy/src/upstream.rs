@@ -61,7 +61,8 @@ pub(crate) enum UpstreamError {
 }
 
 impl Upstream {
-    /// A pool of its own for `provider`. `tls` is shared between the workers.
+    /// A pool of its own for `provider`. Providers are spoken to in HTTP/1.1: a pool grows with the
+    /// load, where one HTTP/2 connection would queue calls above the provider's stream limit.
     pub(crate) fn new(provider: &Provider, tls: rustls::ClientConfig) -> Result<Self, StartError> {
         let protocol = protocol(provider.protocol);
         let mut tcp = HttpConnector::new();
@@ -71,11 +72,10 @@ impl Upstream {
         let connector = hyper_rustls::HttpsConnectorBuilder::new()
             .with_tls_config(tls)
             .https_or_http()
-            .enable_all_versions()
+            .enable_http1()
             .wrap_connector(tcp);
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
-            .timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_CONNECTION_TIMEOUT)
             .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
             .build(connector);

@@ -1,6 +1,9 @@
 //! Decodes a copy of a compressed answer for the meter. The client gets the bytes as they came.
 
-use std::{fmt, io::Write};
+use std::{
+    fmt,
+    io::{self, Write},
+};
 
 use http::{HeaderMap, header};
 
@@ -39,10 +42,15 @@ impl Decoder {
         match first.to_str().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
             "" | "identity" => Self::Identity,
             "gzip" | "x-gzip" => {
-                Self::Coded(Box::new(Bounded::new(flate2::write::MultiGzDecoder::new(Vec::new()))))
+                Self::Coded(Box::new(Bounded::new(flate2::write::MultiGzDecoder::new(Collected::default()))))
             }
-            "deflate" => Self::Coded(Box::new(Bounded::new(flate2::write::ZlibDecoder::new(Vec::new())))),
-            "br" => Self::Coded(Box::new(Bounded::new(brotli::DecompressorWriter::new(Vec::new(), 4096)))),
+            "deflate" => {
+                Self::Coded(Box::new(Bounded::new(flate2::write::ZlibDecoder::new(Collected::default()))))
+            }
+            "br" => Self::Coded(Box::new(Bounded::new(brotli::DecompressorWriter::new(
+                Collected::default(),
+                4096,
+            )))),
             "zstd" => zstd_decoder().map_or(Self::Unreadable, |decoder| Self::Coded(Box::new(decoder))),
             _ => Self::Unreadable,
         }
@@ -76,40 +84,62 @@ impl fmt::Debug for Decoder {
 /// HTTP answer should accept and none must exceed (RFC 9659 §3).
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
-type ZstdDecoder = zstd::stream::write::Decoder<'static, Vec<u8>>;
+type ZstdDecoder = zstd::stream::write::Decoder<'static, Collected>;
 
 fn zstd_decoder() -> Option<Bounded<ZstdDecoder>> {
-    let mut decoder = ZstdDecoder::new(Vec::new()).ok()?;
+    let mut decoder = ZstdDecoder::new(Collected::default()).ok()?;
     decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).ok()?;
     Some(Bounded::new(decoder))
 }
 
-/// A decoder of the `Write` kind that collects into a vector.
+/// The most bytes that one piece may decode to. Deflate cannot reach it; brotli and zstd reach it only
+/// with data made for it.
+const DECODED_PIECE_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// Where a decoder writes: memory for what one piece decodes to, and no more.
+#[derive(Default)]
+struct Collected(Vec<u8>);
+
+impl Write for Collected {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len().saturating_add(bytes.len()) > DECODED_PIECE_BYTES_MAX {
+            return Err(io::ErrorKind::QuotaExceeded.into());
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A decoder of the `Write` kind.
 trait Collecting: Write {
     fn collected(&mut self) -> &mut Vec<u8>;
 }
 
-impl Collecting for flate2::write::MultiGzDecoder<Vec<u8>> {
+impl Collecting for flate2::write::MultiGzDecoder<Collected> {
     fn collected(&mut self) -> &mut Vec<u8> {
-        self.get_mut()
+        &mut self.get_mut().0
     }
 }
 
-impl Collecting for flate2::write::ZlibDecoder<Vec<u8>> {
+impl Collecting for flate2::write::ZlibDecoder<Collected> {
     fn collected(&mut self) -> &mut Vec<u8> {
-        self.get_mut()
+        &mut self.get_mut().0
     }
 }
 
-impl Collecting for brotli::DecompressorWriter<Vec<u8>> {
+impl Collecting for brotli::DecompressorWriter<Collected> {
     fn collected(&mut self) -> &mut Vec<u8> {
-        self.get_mut()
+        &mut self.get_mut().0
     }
 }
 
 impl Collecting for ZstdDecoder {
     fn collected(&mut self) -> &mut Vec<u8> {
-        self.get_mut()
+        &mut self.get_mut().0
     }
 }
 
@@ -202,6 +232,18 @@ mod tests {
         decoder.decode(&bytes, |decoded| read += decoded.len() as u64);
         assert!(matches!(decoder, Decoder::Unreadable));
         assert!(read <= DECODED_BYTES_MAX + 4 * 1024 * 1024, "{read}");
+    }
+
+    #[test]
+    fn no_piece_decodes_to_more_than_its_bound() {
+        let zeros = vec![0; 64 * 1024 * 1024];
+        for coding in ["br", "zstd"] {
+            let mut decoder = decoder(coding);
+            let mut largest = 0;
+            decoder.decode(&coded(coding, &zeros), |decoded| largest = largest.max(decoded.len()));
+            assert!(largest <= DECODED_PIECE_BYTES_MAX, "{coding}: {largest}");
+            assert!(matches!(decoder, Decoder::Unreadable), "{coding}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod decode;
 mod merge;
+mod pump;
 mod tail;
 
 use std::{
@@ -14,6 +15,7 @@ use std::{
 
 use bytes::Bytes;
 use http::HeaderMap;
+use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tokio::time::{Sleep, sleep};
 use tollgate_providers::{Meter, StreamEnd, StreamFilter};
@@ -25,7 +27,7 @@ use self::{
 };
 use crate::call::Call;
 
-pub(crate) use self::tail::Tail;
+pub(crate) use self::{pump::Pumped, tail::Tail};
 
 /// A response body that reads its own copy. When it ends, breaks or is dropped, its call is settled.
 pub(crate) struct Relay {
@@ -47,14 +49,19 @@ pub(crate) enum RelayError {
     /// The provider's connection broke.
     #[error("the provider's answer broke off")]
     Broken(#[source] hyper::Error),
+    /// The provider ended its connection before its answer.
+    #[error("the provider ended its answer before it was whole")]
+    Cut,
     /// The provider sent nothing for too long.
     #[error("the provider's answer paused for too long")]
     Idle,
 }
 
 /// What is needed to settle: the call, and the meter that has read the answer so far.
+///
+/// Dropping it settles the call as one that its client has left.
 struct Metering {
-    call: Call,
+    call: Option<Call>,
     meter: Meter,
     decoder: Decoder,
 }
@@ -66,10 +73,22 @@ impl Metering {
     }
 
     /// The answer goes no further: because of `outcome`, unless it was whole by its own protocol.
-    fn end(mut self, outcome: Outcome) {
+    /// Tells whether it was.
+    fn end(&mut self, outcome: Outcome) -> StreamEnd {
         let metered = self.meter.finish();
         let outcome = if metered.end == StreamEnd::Complete { Outcome::Complete } else { outcome };
-        self.call.ended(&metered, outcome);
+        if let Some(call) = self.call.take() {
+            call.ended(&metered, outcome);
+        }
+        metered.end
+    }
+}
+
+impl Drop for Metering {
+    fn drop(&mut self) {
+        if self.call.is_some() {
+            self.end(Outcome::ClientGone);
+        }
     }
 }
 
@@ -83,7 +102,7 @@ impl Relay {
         idle_timeout: Duration,
     ) -> Self {
         let (call, meter) = metering;
-        let metering = Metering { call, meter, decoder: Decoder::new(headers) };
+        let metering = Metering { call: Some(call), meter, decoder: Decoder::new(headers) };
         let mut relay = Self::unmetered(upstream, idle_timeout);
         relay.metering = Some(metering);
         relay.filter = filter;
@@ -105,6 +124,13 @@ impl Relay {
             idle: None,
             progressed: false,
         }
+    }
+
+    /// Passes on an answer that costs nothing and of which `read` has been taken already.
+    pub(crate) fn resumed(read: Bytes, upstream: Incoming, idle_timeout: Duration) -> Self {
+        let mut relay = Self::unmetered(upstream, idle_timeout);
+        relay.merge.push(read);
+        relay
     }
 
     pub(crate) fn poll_frame(
@@ -193,8 +219,12 @@ impl Relay {
             let rest = filter.finish();
             self.pass(rest);
         }
-        if let Some(metering) = self.metering.take() {
-            metering.end(Outcome::UpstreamBroken);
+        let end = self.metering.take().map(|mut metering| metering.end(Outcome::UpstreamBroken));
+        // The connection ended as it should, the answer did not.
+        if end == Some(StreamEnd::Cut)
+            && let Some(event) = self.tail.error_event(&RelayError::Cut)
+        {
+            self.merge.push(event);
         }
     }
 
@@ -212,7 +242,7 @@ impl Relay {
             }
             None => self.failure = Some(error),
         }
-        if let Some(metering) = self.metering.take() {
+        if let Some(mut metering) = self.metering.take() {
             metering.end(Outcome::UpstreamBroken);
         }
     }
@@ -244,22 +274,16 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        let Some(metering) = self.metering.take() else { return };
-        let drain = metering.call.app().drain;
-        match self.upstream.take() {
-            Some(upstream) if !drain.is_zero() => {
-                let tasks = metering.call.app().tasks.clone();
-                tasks.spawn(read_on(upstream, metering, drain));
-            }
-            _ => metering.end(Outcome::ClientGone),
+        let (Some(metering), Some(upstream)) = (self.metering.take(), self.upstream.take()) else { return };
+        let Some(app) = metering.call.as_ref().map(|call| call.app().clone()) else { return };
+        if !app.drain.is_zero() {
+            app.tasks.spawn(read_on(upstream, metering, app.drain));
         }
     }
 }
 
 /// Reads an answer on after its client has left, so that its final usage can still arrive.
 async fn read_on(mut upstream: Incoming, mut metering: Metering, drain: Duration) {
-    use http_body_util::BodyExt;
-
     let read = async {
         while let Some(Ok(frame)) = upstream.frame().await {
             if let Ok(data) = frame.into_data() {
@@ -268,8 +292,6 @@ async fn read_on(mut upstream: Incoming, mut metering: Metering, drain: Duration
         }
     };
     let _ = tokio::time::timeout(drain, read).await;
-    drop(upstream);
-    metering.end(Outcome::ClientGone);
 }
 
 impl fmt::Debug for Relay {

@@ -45,7 +45,9 @@ impl Tail {
             return None;
         }
         let (kind, code) = match error {
-            RelayError::Broken(_) => (ErrorKind::UpstreamUnreachable, "upstream_unreachable"),
+            RelayError::Broken(_) | RelayError::Cut => {
+                (ErrorKind::UpstreamUnreachable, "upstream_unreachable")
+            }
             RelayError::Idle => (ErrorKind::UpstreamTimeout, "upstream_timeout"),
         };
         Some(stream_error_event(*protocol, kind, code, &format!("{error}."), request_id).into())
