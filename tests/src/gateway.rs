@@ -7,12 +7,16 @@ use std::{
     net::SocketAddr,
     num::NonZeroUsize,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use serde_json::Value;
 use tollgate_config::{Config, Environment};
-use tollgate_limiter::{Amount, CounterKey, Enforcement, Limit, Period, Rule};
+use tollgate_limiter::{Amount, CounterKey, Enforcement, Limit, Period, Rule, TimestampMs};
 use tollgate_mock::{Behaviour, Mock, Options};
 use tollgate_pricing::PriceTable;
 use tollgate_proxy::{Proxy, Setup, Stopped};
@@ -41,6 +45,8 @@ pub struct GatewayOptions {
     pub workers: usize,
     /// Leave the time to the system.
     pub system_clock: bool,
+    /// A worker's look at the running clock that panics, counted from 1; 0: none does.
+    pub panic_at_look: u64,
     /// Share another gateway's store.
     pub store: Option<Arc<MemoryStore>>,
     /// Go on with another gateway's files.
@@ -99,6 +105,10 @@ impl Gateway {
         } else {
             let manual = Arc::new(ManualClock::new(SystemClock::new().now()));
             (manual.clone(), Clocked::Manual(manual))
+        };
+        let clock: Arc<dyn Clock> = match options.panic_at_look {
+            0 => clock,
+            look => Arc::new(Panicking { clock, looks_left: AtomicU64::new(look) }),
         };
         let prices = options.prices.as_deref().map_or_else(PriceTable::builtin, |yaml| {
             Arc::new(PriceTable::from_yaml(yaml).expect("the price table is right"))
@@ -240,6 +250,24 @@ fn config_text(options: &GatewayOptions, mock: &Mock, directory: &Path) -> Strin
         reservation = options.reservation,
         config = options.config,
     )
+}
+
+/// A clock that panics at one look, to show that a panic loses no reservation.
+struct Panicking {
+    clock: Arc<dyn Clock>,
+    looks_left: AtomicU64,
+}
+
+impl Clock for Panicking {
+    fn now(&self) -> TimestampMs {
+        self.clock.now()
+    }
+
+    fn elapsed(&self) -> Duration {
+        let left = self.looks_left.fetch_sub(1, Ordering::SeqCst);
+        assert_ne!(left, 1, "the panic that the test asked for");
+        self.clock.elapsed()
+    }
 }
 
 /// Every variable is set to its own name.

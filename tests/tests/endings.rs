@@ -253,7 +253,8 @@ async fn a_stream_that_ends_early_or_with_an_error_event_is_not_cheap() {
     for path in [ANTHROPIC, OPENAI] {
         for header in ["x-mock-cut-after: 3", "x-mock-error-after: 3"] {
             let gateway = gateway();
-            assert_eq!(post(&gateway, path, true, &[header]).await.status, 200);
+            let answer = post(&gateway, path, true, &[header]).await;
+            assert!(answer.text().contains("\"error\""), "c110: it does not look whole: {}", answer.text());
             let event = settled(&gateway).await;
             assert_eq!(
                 (&event["outcome"], &event["usage_estimated"]),
@@ -308,4 +309,32 @@ async fn the_price_follows_the_model_and_tier_that_answered() {
         assert_eq!(events.last().expect("an event")["cost_micro_usd"], cost, "{header}");
     }
     assert_eq!(gateway.usage_events()[2]["flags"], json!(["price_of_requested_model"]));
+}
+
+#[tokio::test]
+async fn c24_a_panic_after_the_hold_loses_nothing() {
+    // A request looks at the clock when it arrives, around the decision, when it is sent, when it is
+    // answered and when it is settled: a panic at each of them, so at every stage of the way.
+    for look in 1..=6 {
+        let gateway = with(GatewayOptions { panic_at_look: look, ..GatewayOptions::default() });
+        let mut connection = Client::new(gateway.address()).connect().await;
+        connection.write(&json_request(ANTHROPIC, "key_of_t", &body(false), &[])).await;
+        let answered = connection.answer().await.is_ok_and(|answer| answer.status == 200);
+        eventually("nothing is held", || gateway.store.open_reservations() == 0).await;
+        let counter = gateway.counter("t", "micro_usd", "day", 1_000_000).await;
+        assert_eq!(counter.held.get(), 0, "look {look}");
+        let billed: u64 = gateway
+            .mock
+            .billed()
+            .values()
+            .map(|bill| bill.usage.input_tokens + bill.usage.output_tokens)
+            .sum();
+        assert!(
+            counter.spent.units() >= billed,
+            "look {look}: {} spent, {billed} billed",
+            counter.spent.units()
+        );
+        let next = post(&gateway, ANTHROPIC, false, &[]).await;
+        assert_eq!(next.status, 200, "look {look}: the worker goes on (the first was answered: {answered})");
+    }
 }

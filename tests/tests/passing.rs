@@ -147,6 +147,57 @@ async fn headers_pass_except_what_belongs_to_the_connection_or_to_us() {
 }
 
 #[tokio::test]
+async fn c113_what_the_provider_says_of_usage_reaches_the_client_as_it_is() {
+    let gateway = Gateway::new(TENANT);
+    let mut body = messages();
+    body["stream"] = json!(true);
+    let headers = ["x-mock-input-tokens: 27", "x-mock-cache-read-tokens: 11", "x-mock-output-tokens: 47"];
+    let answer = post(&gateway, "/v1/messages", &body, &headers).await.text();
+    let start = answer
+        .lines()
+        .find(|line| line.contains("message_start") && line.starts_with("data"))
+        .expect("a start");
+    assert!(
+        start.contains("\"input_tokens\":27") && start.contains("\"cache_read_input_tokens\":11"),
+        "{start}"
+    );
+}
+
+#[tokio::test]
+async fn hop_by_hop_headers_of_an_answer_stay_behind() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let (mut stream, _) = listener.accept().await.expect("a connection");
+        let _ = stream.read(&mut [0; 4096]).await;
+        let head = "HTTP/1.1 418 Teapot\r\nconnection: x-hop, keep-alive\r\nx-hop: 1\r\nkeep-alive: timeout=5\r\n\
+                    proxy-authenticate: Basic\r\nx-tollgate-reason: forged\r\nx-kept: yes\r\ncontent-length: 2\r\n\r\n{}";
+        stream.write_all(head.as_bytes()).await.expect("written");
+    });
+    let gateway = Gateway::new(&format!(
+        "[[providers]]\nid = \"teapot\"\nprotocol = \"anthropic\"\nbase_url = \"http://{address}\"\napi_key_env = \"{PROVIDER_KEY}\"\n{TENANT}"
+    ));
+    let answer = post(&gateway, "/provider/teapot/v1/messages", &messages(), &[]).await;
+    assert_eq!((answer.status, answer.text(), answer.header("x-kept")), (418, "{}".to_owned(), "yes"));
+    for name in ["x-hop", "keep-alive", "proxy-authenticate", "x-tollgate-reason"] {
+        assert_eq!(answer.header(name), "", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn c36_a_refusal_of_ours_says_nothing_about_the_provider() {
+    let gateway = Gateway::new(&TENANT.replace("limit_usd = 100", "limit_usd = 0"));
+    for _ in 0..50 {
+        let answer = post(&gateway, "/v1/messages", &messages(), &[]).await;
+        assert_eq!((answer.status, answer.header("x-tollgate-reason")), (402, "budget_exceeded"));
+    }
+    let metrics = Client::new(gateway.admin_address()).get("/metrics", &[]).await.text();
+    assert!(metrics.contains("tollgate_refusals_total{reason=\"budget_exceeded\"} 50"), "{metrics}");
+    assert!(!metrics.contains("outcome=\"upstream_error\""), "no provider failure is counted: {metrics}");
+}
+
+#[tokio::test]
 async fn c106_compressed_answers_are_metered_and_pass_as_they_are() {
     for encoding in ["gzip", "br"] {
         for stream in [false, true] {
@@ -197,7 +248,8 @@ async fn c128_no_key_is_written_or_sent_anywhere_but_to_its_provider() {
     assert!(seen.iter().all(|request| !format!("{:?} {}", request.headers, request.uri).contains(KEY)));
     let metrics = Client::new(gateway.admin_address()).get("/metrics", &[]).await.text();
     let file = gateway.events().iter().map(Value::to_string).collect::<String>();
-    for text in [metrics, file, answers[0].text(), answers[1].text()] {
+    let bodies = answers.iter().map(Answer::text);
+    for text in [metrics, file].into_iter().chain(bodies) {
         assert!(!text.contains(KEY) && !text.contains(PROVIDER_KEY), "{text}");
     }
     for answer in &answers {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tollgate_config::{OutputReservation, Unpriced};
-use tollgate_limiter::{Entry, Plan, ReservationId, Standing, Verdict};
+use tollgate_limiter::{Entry, Plan, ReservationId, Standing, TimestampMs, Verdict};
 use tollgate_pricing::{ModelPrice, PicoUsd, ReserveRequest};
 use tollgate_providers::{Endpoint, ErrorKind, RequestFacts, estimate_input};
 use tollgate_store::{Attempt, Held};
@@ -58,30 +58,21 @@ pub(crate) async fn admit(app: &Arc<App>, candidate: Candidate<'_>) -> Decision 
         Ok(plan) => Arc::new(plan),
         Err(refused) => return Decision { outcome: Err(refused), standing: None },
     };
+    // The call exists before the store is asked: whatever happens from here on, it ends in its drop.
+    let mut call = Call::new(app.clone(), candidate.admitted(limits, plan.clone(), quote, at));
     let before = app.clock.elapsed();
-    let verdict = app.store.reserve(candidate.request_id, plan.clone(), Attempt::First).await;
+    let verdict = app.store.reserve(candidate.request_id, plan, Attempt::First).await;
     app.metrics.decision.observe(app.clock.elapsed().saturating_sub(before).as_secs_f64());
     match verdict {
         Ok(Verdict::Admitted(admission)) => {
+            call.admitted(admission.at);
             for index in admission.over_soft.iter() {
                 warn_over_soft(app, &candidate, limits.get(index));
             }
-            let held = Held { id: candidate.request_id, plan, at: admission.at };
-            let admitted = Admitted {
-                request_id: candidate.request_id,
-                key: candidate.key.clone(),
-                provider: candidate.provider,
-                path: candidate.path,
-                session: candidate.session,
-                limits: limits.clone(),
-                held,
-                quote,
-                at: admission.at,
-                arrived: candidate.arrived,
-            };
-            Decision { outcome: Ok(Call::new(app.clone(), admitted)), standing: admission.tightest }
+            Decision { outcome: Ok(call), standing: admission.tightest }
         }
         Ok(Verdict::Refused(refusal)) => {
+            call.refused();
             let refused = Refused::by_limit(&refusal, limits);
             for refusing in &refusal.refusing {
                 limits.get(refusing.index).into_iter().for_each(|limit| app.metrics.refused(limit));
@@ -92,14 +83,40 @@ pub(crate) async fn admit(app: &Arc<App>, candidate: Candidate<'_>) -> Decision 
         }
         Err(error) => {
             tracing::error!(request_id = %candidate.request_id, %error, "the store gave no verdict");
+            if !error.may_have_applied() {
+                call.refused();
+            }
             let message = "The limits cannot be checked at the moment. Try again in a few seconds.";
             Decision { outcome: Err(Refused::unavailable("store_unavailable", message)), standing: None }
         }
     }
 }
 
+impl Candidate<'_> {
+    fn admitted(
+        &self,
+        limits: &Arc<[TenantLimit]>,
+        plan: Arc<Plan>,
+        quote: Quote,
+        at: TimestampMs,
+    ) -> Admitted {
+        Admitted {
+            request_id: self.request_id,
+            key: self.key.clone(),
+            provider: self.provider.clone(),
+            path: self.path.clone(),
+            session: self.session.clone(),
+            limits: limits.clone(),
+            held: Held { id: self.request_id, plan, at },
+            quote,
+            at,
+            arrived: self.arrived,
+        }
+    }
+}
+
 /// What the request is expected to use, and what is reserved for it.
-fn quote(app: &App, candidate: &Candidate<'_>, at: tollgate_limiter::TimestampMs) -> Result<Quote, Refused> {
+fn quote(app: &App, candidate: &Candidate<'_>, at: TimestampMs) -> Result<Quote, Refused> {
     let (Some(facts), true) = (candidate.facts, candidate.endpoint.is_billed()) else {
         let model = candidate.facts.map_or_else(|| "".into(), |facts| facts.model.as_str().into());
         return Ok(Quote::unbilled(model));
@@ -186,7 +203,7 @@ fn warn_over_soft(app: &App, candidate: &Candidate<'_>, limit: Option<&TenantLim
 fn record_refusal(
     app: &App,
     candidate: &Candidate<'_>,
-    at: tollgate_limiter::TimestampMs,
+    at: TimestampMs,
     refused: &Refused,
     limit: Option<tollgate_usage::RefusingLimit>,
     charge: u64,

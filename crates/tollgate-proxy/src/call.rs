@@ -8,6 +8,7 @@ use tollgate_store::{Held, Settled};
 use tollgate_usage::{Event, Outcome, Session, UsageEvent};
 
 use crate::{
+    amounts::Amounts,
     app::App,
     policy::{KeyPolicy, TenantLimit},
     settle::{self, Bill, End, Quote},
@@ -30,26 +31,38 @@ pub(crate) struct Admitted {
     pub(crate) arrived: Duration,
 }
 
-/// An admitted call that is not settled yet.
+/// A call from before its reservation is asked for until it is settled.
 ///
-/// Dropping it settles it: at nothing while no byte of it has left for the provider, at its
-/// reservation afterwards, since the provider may bill what it was asked.
+/// Dropping it ends it, whatever the stage: a reservation that may have been made is released while no
+/// byte of the call has left for the provider, and settled as it stands afterwards, since the provider
+/// may bill what it was asked.
 pub(crate) struct Call {
     app: Arc<App>,
     admitted: Option<Box<Admitted>>,
-    sent: bool,
+    stage: Stage,
     status: u16,
     stream: bool,
     first_byte: Option<Duration>,
 }
 
+/// How far a call has come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Stage {
+    /// The store has been asked, or is about to be.
+    Asking,
+    /// The reservation is held.
+    Held,
+    /// The request may have reached the provider.
+    Sent,
+}
+
 impl Call {
+    /// A call whose reservation is about to be asked for.
     pub(crate) fn new(app: Arc<App>, admitted: Admitted) -> Self {
-        app.metrics.open.inc();
         Self {
             app,
             admitted: Some(Box::new(admitted)),
-            sent: false,
+            stage: Stage::Asking,
             status: 0,
             stream: false,
             first_byte: None,
@@ -60,9 +73,24 @@ impl Call {
         &self.app
     }
 
+    /// The store has admitted the call, with its charges booked at `at`.
+    pub(crate) fn admitted(&mut self, at: TimestampMs) {
+        self.stage = Stage::Held;
+        self.app.metrics.open.inc();
+        if let Some(admitted) = &mut self.admitted {
+            admitted.held.at = at;
+            admitted.at = at;
+        }
+    }
+
+    /// The store has refused the call: there is nothing to settle.
+    pub(crate) fn refused(mut self) {
+        self.admitted = None;
+    }
+
     /// The request is about to leave for the provider.
     pub(crate) fn sent(&mut self) {
-        self.sent = true;
+        self.stage = Stage::Sent;
         if let Some(admitted) = &self.admitted {
             let overhead = self.app.clock.elapsed().saturating_sub(admitted.arrived);
             self.app.metrics.overhead.observe(overhead.as_secs_f64());
@@ -97,7 +125,7 @@ impl Call {
         let Some(admitted) = self.admitted.take() else { return };
         let bill = settle::bill(&end, &admitted.quote, &self.app.policy.prices, admitted.at);
         self.app.metrics.settled(&admitted, &bill, outcome);
-        settle_in_store(&self.app, &admitted, &bill);
+        settle_in_store(&self.app, &admitted, &bill.amounts);
         self.app.usage.record(Event::Usage(self.event(*admitted, bill, outcome)));
     }
 
@@ -132,18 +160,25 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.app.metrics.open.dec();
-        if self.admitted.is_some() {
-            let end = if self.sent { End::NoAnswer } else { End::Failed };
-            self.finish(end, Outcome::ClientGone);
+        match self.stage {
+            Stage::Asking => {
+                // Nobody knows the verdict: should there be a reservation, it is given back.
+                if let Some(admitted) = self.admitted.take() {
+                    settle_in_store(&self.app, &admitted, &Amounts::default());
+                }
+                return;
+            }
+            Stage::Held => self.finish(End::Failed, Outcome::ClientGone),
+            Stage::Sent => self.finish(End::NoAnswer, Outcome::ClientGone),
         }
+        self.app.metrics.open.dec();
     }
 }
 
 /// A store in memory answers at once; another is waited for by a task of its own.
-fn settle_in_store(app: &Arc<App>, admitted: &Admitted, bill: &Bill) {
+fn settle_in_store(app: &Arc<App>, admitted: &Admitted, amounts: &Amounts) {
     let actuals: Vec<ExactAmount> =
-        admitted.limits.iter().map(|limit| limit.measure.exact(&bill.amounts)).collect();
+        admitted.limits.iter().map(|limit| limit.measure.exact(amounts)).collect();
     let id = admitted.request_id;
     match app.store.settle(&admitted.held, &actuals).now_or_later() {
         Ok(settled) => note_settled(app, id, settled),
