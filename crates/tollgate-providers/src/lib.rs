@@ -22,15 +22,16 @@ mod estimate;
 mod facts;
 mod fields;
 mod json;
+mod last_word;
 mod media;
 mod meter;
+mod name;
 mod openai;
 mod route;
 mod scan;
 mod sse;
 mod stream_error;
 
-pub use anthropic::BatchResultsMeter;
 pub use error_body::{ErrorKind, error_body};
 pub use estimate::{InputSizes, estimate_input};
 pub use facts::{CacheWrite, RequestError, RequestFacts, inspect};

@@ -4,6 +4,7 @@ use tollgate_limiter::Tokens;
 use tollgate_pricing::Usage;
 
 use crate::estimate::{Family, Run, TextSizes};
+use crate::name::{self, MAX_MODEL_BYTES};
 use crate::scan::{Handler, Name, Scanner, Want};
 use crate::sse::{self, Event};
 use crate::{Endpoint, Protocol, RequestFacts, anthropic, openai};
@@ -39,7 +40,8 @@ pub struct Metered {
     /// The usage that the provider reported. Of an answer that did not end well it is what was
     /// reported until then: [`Metered::is_final`] says whether more was to come.
     pub usage: Reported,
-    /// Whether `usage` is the provider's last word on the whole answer.
+    /// Whether `usage` is the provider's last word on the whole answer. A stream can end as it must
+    /// without one: then its usage, if any, was reported before all of its content.
     pub is_final: bool,
     /// The model that answered, if the answer says. It decides the price.
     pub model: Option<String>,
@@ -54,10 +56,13 @@ pub struct Metered {
     pub content_seen: bool,
     /// How the answer ended.
     pub end: StreamEnd,
+    /// Whether the content is finished by its protocol, even if the usage or the stream's own end is
+    /// missing. Nothing of such an answer was lost to the client, however it ended.
+    pub is_finished: bool,
     /// The report contradicts itself (more cached than there was, negative counts, …): it was clamped
     /// or left out.
     pub is_contradictory: bool,
-    /// A part of the answer was too large to be read.
+    /// A part of the answer was too large to be read. If it was a usage, none is final.
     pub has_unread: bool,
 }
 
@@ -167,17 +172,22 @@ impl Meter {
             (false, true) => StreamEnd::Complete,
             (false, false) => StreamEnd::Cut,
         };
+        let (is_usage_final, is_finished) = match self.form {
+            Form::Body => (is_ended, is_ended),
+            Form::Stream => (self.reader.is_usage_final(), self.reader.is_finished()),
+        };
         let is_missing = !report.is_present || (report.is_zero() && seen.has_content);
         Metered {
             usage: if is_missing { Reported::Missing } else { Reported::Usage(report.usage) },
-            is_final: !is_missing && (self.reader.is_usage_final() || (self.form == Form::Body && is_ended)),
+            is_final: is_usage_final && !is_missing && !seen.has_unread_usage,
             model: seen.model.clone(),
             service_tier: self.reader.service_tier(),
             others: report.others,
             output_seen: seen.output(self.family),
             content_seen: seen.has_content,
             end,
-            is_contradictory: report.is_contradictory,
+            is_finished,
+            is_contradictory: report.is_contradictory || seen.has_unread_name,
             has_unread: seen.has_unread,
         }
     }
@@ -209,6 +219,7 @@ impl Metered {
             output_seen: Tokens::ZERO,
             content_seen: false,
             end: StreamEnd::Complete,
+            is_finished: true,
             is_contradictory: false,
             has_unread: false,
         }
@@ -245,6 +256,10 @@ pub(crate) struct Seen {
     pub(crate) has_content: bool,
     pub(crate) has_error: bool,
     pub(crate) has_unread: bool,
+    /// A usage was too large to be read: what was reported before it is not the last word.
+    pub(crate) has_unread_usage: bool,
+    /// A name was too long, or no string.
+    pub(crate) has_unread_name: bool,
 }
 
 impl Seen {
@@ -259,14 +274,8 @@ impl Seen {
 
     /// Notes the model; the last one that has a name counts.
     pub(crate) fn model(&mut self, json: &[u8]) {
-        /// No model's name is longer.
-        const MAX_NAME_BYTES: usize = 512;
-        if json.len() > MAX_NAME_BYTES || json.len() <= 2 {
-            return;
-        }
-        let is_same = self.model.as_ref().is_some_and(|model| json[1..json.len() - 1] == *model.as_bytes());
-        if !is_same && let Ok(name) = serde_json::from_slice::<String>(json) {
-            self.model = Some(name);
+        if json != b"\"\"" {
+            self.has_unread_name |= name::replace::<MAX_MODEL_BYTES>(&mut self.model, json);
         }
     }
 
@@ -305,13 +314,23 @@ impl Reader {
                 }
             }
             Event::Data(data) => {
+                let pieces = self.seen.pieces;
                 scanner.restart();
                 scanner.feed(data, self);
+                self.end_event(self.seen.pieces != pieces);
             }
             Event::TooLarge => {
                 self.seen.has_unread = true;
                 self.seen.has_content = true;
+                self.end_event(true);
             }
+        }
+    }
+
+    fn end_event(&mut self, has_content: bool) {
+        match &mut self.protocol {
+            ProtocolReader::Anthropic(reader) => reader.end_event(has_content),
+            ProtocolReader::OpenAi(reader) => reader.end_event(has_content),
         }
     }
 
@@ -326,6 +345,13 @@ impl Reader {
         match &self.protocol {
             ProtocolReader::Anthropic(reader) => reader.is_ended(),
             ProtocolReader::OpenAi(reader) => reader.is_ended(),
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        match &self.protocol {
+            ProtocolReader::Anthropic(reader) => reader.is_finished(),
+            ProtocolReader::OpenAi(reader) => reader.is_finished(),
         }
     }
 
@@ -356,6 +382,16 @@ impl Handler for Reader {
         match &mut self.protocol {
             ProtocolReader::Anthropic(reader) => reader.kept(path, json, &mut self.seen),
             ProtocolReader::OpenAi(reader) => reader.kept(path, json, &mut self.seen),
+        }
+    }
+
+    fn too_large(&mut self, path: &[Name]) {
+        self.seen.has_unread = true;
+        match path {
+            [.., Name::Usage] => self.seen.has_unread_usage = true,
+            [Name::Error] => self.seen.has_error = true,
+            [.., Name::Model | Name::ServiceTier] => self.seen.has_unread_name = true,
+            _ => {}
         }
     }
 

@@ -25,7 +25,6 @@ pub(crate) enum Name {
     Logprobs,
     Message,
     Model,
-    Result,
     Role,
     ServiceTier,
     StopReason,
@@ -53,7 +52,6 @@ impl Name {
             b"logprobs" => Self::Logprobs,
             b"message" => Self::Message,
             b"model" => Self::Model,
-            b"result" => Self::Result,
             b"role" => Self::Role,
             b"service_tier" => Self::ServiceTier,
             b"stop_reason" => Self::StopReason,
@@ -82,13 +80,15 @@ pub(crate) trait Handler {
     fn want(&mut self, path: &[Name]) -> Want;
     /// A value that was to be kept.
     fn kept(&mut self, path: &[Name], json: &[u8]);
+    /// A value that was to be kept ended, and was larger than what is kept.
+    fn too_large(&mut self, path: &[Name]);
     /// A string that was to be counted.
     fn counted(&mut self, path: &[Name], run: Run);
 }
 
 /// The longest path that is told apart.
 pub(crate) const MAX_PATH: usize = 6;
-/// The largest value that is kept; a larger one is not handed over. Usage is a few hundred bytes.
+/// The largest value that is kept; of a larger one only that it was there is told. Usage is a few hundred bytes.
 const MAX_KEPT_BYTES: usize = 64 * 1024;
 /// Down to here containers are told apart. Below, strings count as values, never as keys.
 const MAX_DEPTH: u32 = u64::BITS;
@@ -275,8 +275,11 @@ impl Scanner {
             handler.kept(path, rest);
         } else {
             self.keep(rest);
-            if !self.is_too_large {
-                handler.kept(&self.path[..self.open_objects.min(MAX_PATH)], &self.kept);
+            let path = &self.path[..self.open_objects.min(MAX_PATH)];
+            if self.is_too_large {
+                handler.too_large(path);
+            } else {
+                handler.kept(path, &self.kept);
             }
         }
         self.kept.clear();

@@ -4,6 +4,7 @@ use serde::Deserialize;
 
 use crate::count::Count;
 use crate::facts::CacheTtls;
+use crate::name::{MAX_MODEL_BYTES, MAX_TIER_BYTES, Name};
 
 /// `usage`.
 #[derive(Debug, Default, Deserialize)]
@@ -17,9 +18,9 @@ pub(super) struct RawUsage {
     pub(super) output_tokens_details: Option<OutputDetails>,
     pub(super) server_tool_use: Option<ServerToolUse>,
     pub(super) iterations: Option<Vec<Iteration>>,
-    pub(super) service_tier: Option<String>,
-    pub(super) inference_geo: Option<String>,
-    pub(super) speed: Option<String>,
+    pub(super) service_tier: Name<MAX_TIER_BYTES>,
+    pub(super) inference_geo: Name<MAX_TIER_BYTES>,
+    pub(super) speed: Name<MAX_TIER_BYTES>,
 }
 
 /// The split of cache writes by lifetime.
@@ -47,7 +48,7 @@ pub(super) struct ServerToolUse {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Iteration {
-    pub(super) model: Option<String>,
+    pub(super) model: Name<MAX_MODEL_BYTES>,
     pub(super) input_tokens: Count,
     pub(super) cache_read_input_tokens: Count,
     pub(super) cache_creation_input_tokens: Count,

@@ -11,7 +11,9 @@ use super::request::tier_name;
 use crate::RequestFacts;
 use crate::count::Count;
 use crate::facts::CacheTtls;
+use crate::last_word::LastWord;
 use crate::meter::{ModelUsage, Report, Seen};
+use crate::name;
 use crate::scan::{Name, Want};
 
 /// The most other models that are told apart; further ones are priced like the answer's own.
@@ -22,13 +24,27 @@ const MAX_OTHER_MODELS: usize = 16;
 pub(crate) struct Reader {
     ttls: CacheTtls,
     usage: UsageFields,
+    /// `message_stop` has come.
     is_stopped: bool,
-    is_usage_final: bool,
+    /// The reason of the end has come.
+    has_reason: bool,
+    last_word: LastWord,
 }
 
 impl Reader {
     pub(crate) fn new(facts: &RequestFacts) -> Self {
-        Self { ttls: facts.ttls, usage: UsageFields::default(), is_stopped: false, is_usage_final: false }
+        Self {
+            ttls: facts.ttls,
+            usage: UsageFields::default(),
+            is_stopped: false,
+            has_reason: false,
+            last_word: LastWord::default(),
+        }
+    }
+
+    /// An event has ended.
+    pub(crate) const fn end_event(&mut self, has_content: bool) {
+        self.last_word.end_event(has_content, self.is_finished());
     }
 
     pub(crate) fn want(&mut self, path: &[Name]) -> Want {
@@ -56,8 +72,13 @@ impl Reader {
             },
             [.., Name::Model] => seen.model(json),
             [Name::Error] => seen.has_error |= json != b"null",
-            [Name::Delta, Name::StopReason] => self.is_usage_final |= json != b"null",
-            [.., Name::Usage] => self.usage.replace(json),
+            // Some compatible servers write an empty reason where Anthropic writes null.
+            [Name::Delta, Name::StopReason] => self.has_reason |= !matches!(json, b"null" | b"\"\""),
+            [.., Name::Usage] => {
+                // The one inside `message_start` is never the last.
+                let is_report = self.usage.replace(json);
+                self.last_word.usage(is_report && path.len() == 1);
+            }
             _ => {}
         }
     }
@@ -71,9 +92,15 @@ impl Reader {
         self.is_stopped
     }
 
-    /// The event with the reason of the end has come; it carries the last usage.
+    /// The reason of the end or the end itself has come.
+    pub(crate) const fn is_finished(&self) -> bool {
+        self.is_stopped || self.has_reason
+    }
+
+    /// A usage has come with the reason of the end, or after it; or the end, with no content after the
+    /// usage of a `message_delta`.
     pub(crate) const fn is_usage_final(&self) -> bool {
-        self.is_usage_final
+        self.last_word.is_final(self.is_stopped)
     }
 
     pub(crate) fn service_tier(&self) -> Option<String> {
@@ -83,7 +110,7 @@ impl Reader {
 
 /// A usage, field by field as the reports replace one another.
 #[derive(Debug, Default)]
-pub(crate) struct UsageFields {
+struct UsageFields {
     is_nonsense: bool,
     input: Count,
     cache_read: Count,
@@ -103,16 +130,18 @@ pub(crate) struct UsageFields {
 }
 
 impl UsageFields {
-    /// Takes over what a report says; what it does not say stays.
-    pub(crate) fn replace(&mut self, json: &[u8]) {
+    /// Takes over what a report says; what it does not say stays. Returns whether it says what came
+    /// out.
+    fn replace(&mut self, json: &[u8]) -> bool {
         let raw = match serde_json::from_slice::<Option<RawUsage>>(json) {
             Ok(Some(raw)) => raw,
-            Ok(None) => return,
+            Ok(None) => return false,
             Err(_) => {
                 self.is_nonsense = true;
-                return;
+                return false;
             }
         };
+        let mut is_report = raw.output_tokens.get().is_some();
         let split = raw.cache_creation.unwrap_or_default();
         let has_split =
             split.ephemeral_5m_input_tokens.get().or(split.ephemeral_1h_input_tokens.get()).is_some();
@@ -135,6 +164,8 @@ impl UsageFields {
             self.is_nonsense |= field.replace(later);
         }
         if let Some(iterations) = raw.iterations.filter(|list| !list.is_empty()) {
+            is_report = true;
+            self.is_nonsense |= iterations.iter().any(|iteration| iteration.model == name::Name::Nonsense);
             self.iterations = iterations;
         }
         for (field, later) in [
@@ -142,10 +173,9 @@ impl UsageFields {
             (&mut self.geo, raw.inference_geo),
             (&mut self.speed, raw.speed),
         ] {
-            if later.is_some() {
-                *field = later;
-            }
+            self.is_nonsense |= later.replace(field);
         }
+        is_report
     }
 
     /// An object that has none of the counts is no report: not zero, but missing.
@@ -156,7 +186,7 @@ impl UsageFields {
     }
 
     /// The normalised report.
-    pub(crate) fn report(&self, ttls: CacheTtls, model: Option<&str>) -> Report {
+    fn report(&self, ttls: CacheTtls, model: Option<&str>) -> Report {
         let mut report =
             Report { is_present: self.is_present(), is_contradictory: self.is_nonsense, ..Report::default() };
         if self.iterations.is_empty() {
@@ -198,7 +228,7 @@ fn add_iteration(report: &mut Report, iteration: &Iteration, ttls: CacheTtls, ow
         ttls,
     );
     report.is_contradictory |= writes.is_contradictory;
-    let other = iteration.model.as_deref().filter(|model| Some(*model) != own_model);
+    let other = iteration.model.get().filter(|model| Some(*model) != own_model);
     let usage = other.and_then(|model| other_usage(&mut report.others, model)).unwrap_or(&mut report.usage);
     for (sum, part) in [
         (&mut usage.input, iteration.input_tokens.or_zero()),

@@ -8,7 +8,9 @@ use tollgate_pricing::Usage;
 
 use crate::RequestFacts;
 use crate::count::Count;
+use crate::last_word::LastWord;
 use crate::meter::{Report, Seen};
+use crate::name::{self, MAX_TIER_BYTES};
 use crate::scan::{Name, Want};
 
 /// Reads an answer, body or stream.
@@ -20,6 +22,7 @@ pub(crate) struct Reader {
     choices: u64,
     finished: u64,
     is_done: bool,
+    last_word: LastWord,
 }
 
 impl Reader {
@@ -30,12 +33,18 @@ impl Reader {
             choices: facts.choices.max(1),
             finished: 0,
             is_done: false,
+            last_word: LastWord::default(),
         }
     }
 
     /// `[DONE]` has come.
     pub(crate) fn done(&mut self) {
         self.is_done = true;
+    }
+
+    /// A chunk has ended.
+    pub(crate) const fn end_event(&mut self, has_content: bool) {
+        self.last_word.end_event(has_content, self.is_finished());
     }
 
     pub(crate) fn want(&mut self, path: &[Name]) -> Want {
@@ -54,28 +63,19 @@ impl Reader {
     pub(crate) fn kept(&mut self, path: &[Name], json: &[u8], seen: &mut Seen) {
         match path {
             [Name::Model] => seen.model(json),
-            [Name::ServiceTier] => self.tier(json),
+            [Name::ServiceTier] => {
+                seen.has_unread_name |= name::replace::<MAX_TIER_BYTES>(&mut self.service_tier, json);
+            }
             [Name::Error] => seen.has_error |= json != b"null",
-            [Name::Usage] => self.usage.replace(json),
-            [Name::Choices, Name::FinishReason] if json != b"null" => {
+            [Name::Usage] => {
+                let is_report = self.usage.replace(json);
+                self.last_word.usage(is_report);
+            }
+            // Some compatible servers write an empty reason where OpenAI writes null.
+            [Name::Choices, Name::FinishReason] if !matches!(json, b"null" | b"\"\"") => {
                 self.finished = self.finished.saturating_add(1);
             }
             _ => {}
-        }
-    }
-
-    fn tier(&mut self, json: &[u8]) {
-        /// No tier's name is longer.
-        const MAX_NAME_BYTES: usize = 64;
-        let is_same = self
-            .service_tier
-            .as_ref()
-            .is_some_and(|tier| json.len() == tier.len() + 2 && json[1..json.len() - 1] == *tier.as_bytes());
-        if !is_same
-            && json.len() <= MAX_NAME_BYTES
-            && let Ok(Some(tier)) = serde_json::from_slice::<Option<String>>(json)
-        {
-            self.service_tier = Some(tier);
         }
     }
 
@@ -89,9 +89,15 @@ impl Reader {
         self.is_done || self.is_usage_final()
     }
 
-    /// A usage that came when all choices had finished is the last; one before may still grow.
+    /// Every choice has said why it ended, or `[DONE]` has come.
+    pub(crate) const fn is_finished(&self) -> bool {
+        self.is_done || self.finished >= self.choices
+    }
+
+    /// A usage that came in or after the chunk in which the last choice finished is the last; one
+    /// before may still grow, unless `[DONE]` came with no content after it.
     pub(crate) const fn is_usage_final(&self) -> bool {
-        self.usage.is_present() && (self.is_done || self.finished >= self.choices)
+        self.usage.is_present() && self.last_word.is_final(self.is_done)
     }
 
     pub(crate) fn service_tier(&self) -> Option<String> {
@@ -142,15 +148,17 @@ struct CompletionDetails {
 }
 
 impl UsageFields {
-    fn replace(&mut self, json: &[u8]) {
+    /// Takes over what a report says; what it does not say stays. Returns whether it is a report.
+    fn replace(&mut self, json: &[u8]) -> bool {
         let raw = match serde_json::from_slice::<Option<RawUsage>>(json) {
             Ok(Some(raw)) => raw,
-            Ok(None) => return,
+            Ok(None) => return false,
             Err(_) => {
                 self.is_nonsense = true;
-                return;
+                return false;
             }
         };
+        let is_report = raw.completion_tokens.get().or(raw.prompt_tokens.get()).is_some();
         let prompt = raw.prompt_tokens_details.unwrap_or_default();
         let completion = raw.completion_tokens_details.unwrap_or_default();
         for (field, later) in [
@@ -166,6 +174,7 @@ impl UsageFields {
         ] {
             self.is_nonsense |= field.replace(later);
         }
+        is_report
     }
 
     /// An object that says neither what went in nor what came out is no report: not zero, but missing.

@@ -211,3 +211,91 @@ fn an_answer_without_usage_is_missing_and_a_torn_one_is_cut() {
         assert_eq!((metered.usage, metered.end), (Reported::Missing, StreamEnd::Cut), "{torn}");
     }
 }
+
+fn metered(events: &[&str]) -> Metered {
+    meter(MESSAGES, &RequestFacts::default(), true, &anthropic_stream(events))
+}
+
+#[test]
+fn the_usage_of_the_start_is_not_the_last_word() {
+    let first = start(r#"{"input_tokens":27,"output_tokens":1}"#);
+    let bare = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#;
+    let empty_reason = last(r#"{"output_tokens":1}"#).replace("end_turn", "");
+    for events in [
+        vec![&*first, DELTA, bare],
+        vec![&first, DELTA, bare, STOP],
+        vec![&first, bare, STOP],
+        vec![&first, DELTA, &last("null"), STOP],
+        vec![&first, DELTA, &last("{}"), STOP],
+        vec![&first, DELTA, &empty_reason],
+    ] {
+        let metered = metered(&events);
+        assert!(!metered.is_final, "{events:?}: {metered:?}");
+        assert_eq!(reported(&metered).input, 27);
+    }
+}
+
+#[test]
+fn a_usage_with_the_reason_or_after_it_is_the_last_word() {
+    let first = start(r#"{"input_tokens":27,"output_tokens":1}"#);
+    let bare = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#;
+    let usage = r#"{"type":"message_delta","delta":{},"usage":{"output_tokens":9}}"#;
+    for events in [
+        vec![&*first, DELTA, &last(r#"{"output_tokens":9}"#)],
+        vec![
+            &first,
+            DELTA,
+            r#"{"usage":{"output_tokens":9},"delta":{"stop_reason":"end_turn"},"type":"message_delta"}"#,
+        ],
+        vec![&first, DELTA, bare, usage],
+        vec![&first, DELTA, usage, bare, STOP],
+    ] {
+        let metered = metered(&events);
+        assert!(metered.is_final && metered.is_finished, "{events:?}: {metered:?}");
+        assert_eq!(reported(&metered).output, 9);
+    }
+}
+
+#[test]
+fn content_is_finished_by_its_reason_or_the_end() {
+    let first = start(r#"{"input_tokens":27,"output_tokens":1}"#);
+    let bare = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#;
+    let finished = |events: &[&str]| metered(events).is_finished;
+    assert!(!finished(&[&first, DELTA]));
+    assert!(finished(&[&first, DELTA, bare]));
+    assert!(finished(&[&first, DELTA, STOP]));
+    assert_eq!(metered(&[&first, DELTA, bare]).end, StreamEnd::Cut);
+}
+
+#[test]
+fn iterations_too_many_to_be_read_leave_no_usage_final() {
+    let iteration = r#"{"type":"message","input_tokens":1000000,"output_tokens":5}"#;
+    let usage = format!(r#"{{"output_tokens":9,"iterations":[{}]}}"#, [iteration; 2_000].join(","));
+    let metered = metered(&[&start(r#"{"input_tokens":27,"output_tokens":1}"#), DELTA, &last(&usage), STOP]);
+    assert!(metered.has_unread && !metered.is_final, "{metered:?}");
+    assert!(metered.is_finished && metered.end == StreamEnd::Complete);
+}
+
+#[test]
+fn names_are_bounded() {
+    let with = |field: &str, value: &str| {
+        let usage = format!(r#"{{"input_tokens":3,"output_tokens":5,"{field}":{value}}}"#);
+        let metered = meter(MESSAGES, &RequestFacts::default(), false, &body(&usage));
+        assert_eq!(reported(&metered).total(), 8, "the counts are read all the same");
+        (metered.service_tier, metered.is_contradictory)
+    };
+    for field in ["service_tier", "inference_geo", "speed"] {
+        let longest = "x".repeat(64);
+        assert_eq!(with(field, &format!("\"{longest}\"")), (Some(longest), false), "{field}");
+        assert_eq!(with(field, &format!("\"{}\"", "x".repeat(65))), (None, true), "{field}");
+        assert_eq!(with(field, "[1]"), (None, true), "{field}");
+    }
+    let iteration = |bytes: usize| {
+        let model = "x".repeat(bytes);
+        let usage = format!(r#"{{"iterations":[{{"model":"{model}","input_tokens":3,"output_tokens":5}}]}}"#);
+        let metered = meter(MESSAGES, &RequestFacts::default(), false, &body(&usage));
+        (metered.others.len(), metered.is_contradictory)
+    };
+    assert_eq!(iteration(512), (1, false));
+    assert_eq!(iteration(513), (0, true));
+}

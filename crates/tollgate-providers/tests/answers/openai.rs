@@ -179,3 +179,107 @@ fn a_string_that_ends_in_an_escape_ends() {
         assert_eq!(complete(CHAT, false, &body).total(), 12, "{content}");
     }
 }
+
+fn metered(events: &[&str]) -> Metered {
+    meter(CHAT, &RequestFacts::default(), true, &openai_stream(events))
+}
+
+#[test]
+fn a_usage_before_the_end_is_not_the_last_word() {
+    for events in [
+        vec![usage(27, 0), text("Hello"), FINISH.to_owned()],
+        vec![usage(27, 0), text("Hello")],
+        // Every chunk reports, but the one that ends.
+        vec![
+            text("Hel").replace(r#""usage":null"#, r#""usage":{"prompt_tokens":27,"completion_tokens":1}"#),
+            FINISH.to_owned(),
+        ],
+        // The end has come, but the report is older than the content.
+        vec![usage(27, 0), text("Hello"), FINISH.to_owned(), "[DONE]".to_owned()],
+        vec![usage(27, 0), text("Hello"), "[DONE]".to_owned()],
+        // Content goes on after what looked like the end.
+        vec![FINISH.to_owned(), usage(27, 0), text("Hello")],
+        // An empty reason is none.
+        vec![FINISH.replace("stop", ""), usage(27, 1)],
+    ] {
+        let events: Vec<&str> = events.iter().map(String::as_str).collect();
+        let metered = metered(&events);
+        assert!(!metered.is_final, "{events:?}: {metered:?}");
+        assert_eq!(reported(&metered).input, 27);
+        let is_done = events.contains(&"[DONE]");
+        assert_eq!(metered.end, if is_done { StreamEnd::Complete } else { StreamEnd::Cut }, "{events:?}");
+    }
+}
+
+#[test]
+fn a_usage_in_or_after_the_last_chunk_is_the_last_word() {
+    let before = r#"{"usage":{"prompt_tokens":27,"completion_tokens":9},"choices":[{"index":0,"delta":{"content":"."},"finish_reason":"stop"}]}"#;
+    for events in [
+        vec![before],
+        vec![&*text("x"), FINISH, &usage(27, 9)],
+        vec![&*usage(27, 0), &*text("x"), FINISH, &usage(27, 9)],
+        vec![&*text("x"), &usage(27, 9), "[DONE]"],
+        vec![&*text("x"), &usage(27, 9), FINISH, "[DONE]"],
+    ] {
+        let metered = metered(&events);
+        assert!(metered.is_final && metered.end == StreamEnd::Complete, "{events:?}: {metered:?}");
+        assert_eq!(reported(&metered).output, 9);
+    }
+}
+
+#[test]
+fn content_is_finished_though_usage_and_end_are_missing() {
+    let finished = |events: &[&str]| {
+        let metered = metered(events);
+        (metered.is_finished, metered.end)
+    };
+    assert_eq!(finished(&[&text("x")]), (false, StreamEnd::Cut));
+    assert_eq!(finished(&[&text("x"), FINISH]), (true, StreamEnd::Cut));
+    assert_eq!(finished(&[&text("x"), "[DONE]"]), (true, StreamEnd::Complete));
+    let two = facts(CHAT, r#"{"model":"gpt-5.6","messages":[],"n":2,"stream":true}"#);
+    let of_two = |events: &[&str]| meter(CHAT, &two, true, &openai_stream(events)).is_finished;
+    assert!(!of_two(&[&text("x"), FINISH]));
+    assert!(of_two(&[&text("x"), FINISH, &FINISH.replace(r#""index":0"#, r#""index":1"#)]));
+    let whole = body(r#"{"prompt_tokens":1,"completion_tokens":1}"#);
+    assert!(meter(CHAT, &RequestFacts::default(), false, &whole).is_finished);
+    let torn = meter(CHAT, &RequestFacts::default(), false, &whole[..whole.len() - 1]);
+    assert!(!torn.is_finished && !torn.is_final);
+}
+
+#[test]
+fn a_usage_too_large_to_be_read_leaves_none_final() {
+    let large = format!(
+        r#"{{"choices":[],"usage":{{"prompt_tokens":5,"completion_tokens":900,"x":"{}"}}}}"#,
+        "x".repeat(70_000)
+    );
+    let cumulative = FINISH.replace("null", r#"{"prompt_tokens":5,"completion_tokens":7}"#);
+    let metered = metered(&[&text("x"), &cumulative, &large, "[DONE]"]);
+    assert!(metered.has_unread && !metered.is_final, "{metered:?}");
+    assert_eq!(reported(&metered).output, 7);
+    let body = meter(CHAT, &RequestFacts::default(), false, &large);
+    assert!(body.has_unread && !body.is_final && body.usage == Reported::Missing);
+    let error = format!(r#"{{"error":{{"message":"{}"}}}}"#, "x".repeat(70_000));
+    assert_eq!(meter(CHAT, &RequestFacts::default(), true, &openai_stream(&[&error])).end, StreamEnd::Error);
+}
+
+#[test]
+fn names_are_bounded() {
+    let with = |model: &str, tier: &str| {
+        let body = format!(
+            r#"{{"model":{model},"service_tier":{tier},"choices":[],"usage":{{"prompt_tokens":1,"completion_tokens":1}}}}"#
+        );
+        let metered = meter(CHAT, &RequestFacts::default(), false, &body);
+        (
+            metered.model.map(|name| name.len()),
+            metered.service_tier.map(|name| name.len()),
+            metered.is_contradictory,
+        )
+    };
+    let name = |bytes: usize| format!("\"{}\"", "x".repeat(bytes));
+    assert_eq!(with(&name(512), &name(64)), (Some(512), Some(64), false));
+    assert_eq!(with(&name(513), &name(1)), (None, Some(1), true));
+    assert_eq!(with(&name(1), &name(65)), (Some(1), None, true));
+    assert_eq!(with(&name(70_000), &name(1)), (None, Some(1), true));
+    assert_eq!(with("5", "{}"), (None, None, true));
+    assert_eq!(with("null", "null"), (None, None, false));
+}

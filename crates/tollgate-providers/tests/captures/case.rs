@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tollgate_pricing::Usage;
 use tollgate_providers::{
-    BatchResultsMeter, Call, Endpoint, Meter, Metered, Protocol, Reported, RequestError, RequestFacts,
-    StreamEnd, inspect,
+    Call, Endpoint, Meter, Metered, Protocol, Reported, RequestError, RequestFacts, StreamEnd, inspect,
 };
 
 pub(crate) struct Case {
@@ -102,24 +101,45 @@ impl Case {
             return Settled::Free;
         }
         if self.is_batch() {
-            let mut meter = BatchResultsMeter::new(&self.facts());
-            pieces.into_iter().for_each(|piece| meter.feed(piece));
-            let usage = meter.finish().iter().map(|m| m.usage).next().unwrap_or_default();
-            return Settled::Usage { usage, others: Vec::new(), tier: Some("batch".to_owned()) };
+            let file: Vec<u8> = pieces.into_iter().flatten().copied().collect();
+            return Settled::Usage {
+                usage: self.batch_usage(&file),
+                others: Vec::new(),
+                tier: Some("batch".to_owned()),
+            };
         }
         if !self.endpoint.is_billed() {
             return Settled::CountOnly;
         }
         let metered = self.metered(pieces);
         match metered.usage {
-            Reported::Usage(usage) if metered.end == StreamEnd::Complete => Settled::Usage {
-                usage,
-                others: metered.others.into_iter().map(|other| (other.model, other.usage)).collect(),
-                tier: metered.service_tier.filter(|tier| !is_standard(tier)),
-            },
+            Reported::Usage(usage) if metered.end == StreamEnd::Complete && metered.is_final => {
+                Settled::Usage {
+                    usage,
+                    others: metered.others.into_iter().map(|other| (other.model, other.usage)).collect(),
+                    tier: metered.service_tier.filter(|tier| !is_standard(tier)),
+                }
+            }
             Reported::Missing if metered.end == StreamEnd::Complete => Settled::Estimate,
             _ => Settled::Partial,
         }
+    }
+
+    /// The usage of a batch's results: one JSON object a line. A line that was cut off counts nothing.
+    fn batch_usage(&self, file: &[u8]) -> Usage {
+        let mut sum = Usage::default();
+        for line in file.split(|byte| *byte == b'\n') {
+            let Ok(line) = serde_json::from_slice::<Value>(line) else { continue };
+            let message = line["result"]["message"].to_string();
+            let Reported::Usage(usage) = self.metered([message.as_bytes()]).usage else { continue };
+            sum.input += usage.input;
+            sum.cache_read += usage.cache_read;
+            sum.cache_write_5m += usage.cache_write_5m;
+            sum.cache_write_1h += usage.cache_write_1h;
+            sum.output += usage.output;
+            sum.reasoning += usage.reasoning;
+        }
+        sum
     }
 
     /// For a settlement of less than the whole answer.
