@@ -91,15 +91,31 @@ impl Process {
     /// # Errors
     /// The process is gone.
     pub(crate) fn memory(&self) -> Result<Memory, String> {
+        let kib = |name| {
+            let value = self.status(name)?;
+            let number = value.split_whitespace().next().and_then(|kib| kib.parse().ok());
+            number.ok_or_else(|| format!("{name} of {value:?}"))
+        };
+        Ok(Memory { resident_kib: kib("VmRSS:")?, peak_kib: kib("VmHWM:")? })
+    }
+
+    /// Makes sure that it can run on `core` only: figures of processes that share a core are worthless.
+    ///
+    /// # Errors
+    /// It can run elsewhere.
+    fn is_on(&self, core: usize) -> Result<(), String> {
+        let allowed = self.status("Cpus_allowed_list:")?;
+        if allowed == core.to_string() {
+            return Ok(());
+        }
+        Err(format!("process {} may run on cores {allowed}, not on {core} alone", self.child.id()))
+    }
+
+    fn status(&self, name: &str) -> Result<String, String> {
         let path = format!("/proc/{}/status", self.child.id());
         let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
-        let field = |name: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(name));
-            line.and_then(|rest| rest.split_whitespace().next())
-                .and_then(|kib| kib.parse().ok())
-                .ok_or_else(|| format!("{path} has no {name}"))
-        };
-        Ok(Memory { resident_kib: field("VmRSS:")?, peak_kib: field("VmHWM:")? })
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.map(|value| value.trim().to_owned()).ok_or_else(|| format!("{path} has no {name}"))
     }
 }
 
@@ -109,31 +125,60 @@ impl Drop for Process {
     }
 }
 
-/// A command that runs `program` on one core, if the machine has several.
-pub(crate) fn on_core(core: usize, program: &Path) -> Command {
-    if !is_pinned() {
-        return Command::new(program);
-    }
-    let mut command = Command::new("taskset");
-    command.args(["--cpu-list", &core.to_string()]).arg(program);
-    command
+/// Which process runs where.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cores {
+    is_pinned: bool,
 }
 
-/// Moves this process to the core of the load generator.
-///
-/// # Errors
-/// `taskset` (util-linux) is missing or refuses.
-pub(crate) fn pin_self() -> Result<(), String> {
-    if !is_pinned() {
-        eprintln!("one core only: nothing is pinned, and the figures say little");
-        return Ok(());
+impl Cores {
+    /// Looks at the machine and moves this process to the core of the load generator.
+    ///
+    /// # Errors
+    /// `taskset` (util-linux) is missing or refuses.
+    pub(crate) fn divide() -> Result<Self, String> {
+        // Asked before this process is moved: afterwards the answer is one core.
+        let is_pinned = std::thread::available_parallelism().is_ok_and(|cores| cores.get() > PROXY_CORE);
+        if !is_pinned {
+            eprintln!("one core only: nothing is pinned, and the figures say little");
+            return Ok(Self { is_pinned });
+        }
+        let pid = std::process::id().to_string();
+        let output = Command::new("taskset")
+            .args(["--all-tasks", "--cpu-list", "--pid", &LOAD_CORE.to_string(), &pid])
+            .output()
+            .map_err(|error| format!("taskset (util-linux): {error}"))?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+        }
+        Ok(Self { is_pinned })
     }
-    let pid = std::process::id().to_string();
-    let output = Command::new("taskset")
-        .args(["--all-tasks", "--cpu-list", "--pid", &LOAD_CORE.to_string(), &pid])
-        .output()
-        .map_err(|error| format!("taskset (util-linux): {error}"))?;
-    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+
+    /// Makes sure that the upstream and the proxies are where they belong.
+    ///
+    /// # Errors
+    /// One of them may run elsewhere.
+    pub(crate) fn verify<'a>(
+        self,
+        upstream: &Process,
+        proxies: impl Iterator<Item = &'a Process>,
+    ) -> Result<(), String> {
+        if !self.is_pinned {
+            return Ok(());
+        }
+        upstream.is_on(LOAD_CORE)?;
+        proxies.into_iter().try_for_each(|proxy| proxy.is_on(PROXY_CORE))
+    }
+
+    /// A command that runs `program` on one core, if the machine has several.
+    pub(crate) fn run_on(self, core: usize, program: &Path) -> Command {
+        if !self.is_pinned {
+            return Command::new(program);
+        }
+        let mut command = Command::new("taskset");
+        command.args(["--cpu-list", &core.to_string()]).arg(program);
+        command
+    }
 }
 
 /// A port that is free now, for a program that cannot choose one itself.
@@ -143,10 +188,6 @@ pub(crate) fn pin_self() -> Result<(), String> {
 pub(crate) fn free_addr() -> Result<SocketAddr, String> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
     listener.local_addr().map_err(|error| error.to_string())
-}
-
-fn is_pinned() -> bool {
-    std::thread::available_parallelism().is_ok_and(|cores| cores.get() > PROXY_CORE)
 }
 
 fn spawn(command: &mut Command) -> Result<Child, String> {

@@ -24,7 +24,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use crate::workspace::Workspace;
-use child::{LOAD_CORE, Process, on_core};
+use child::{Cores, LOAD_CORE, Process};
 use report::{Report, Samples};
 use target::Target;
 use workload::Workload;
@@ -107,11 +107,12 @@ fn run_optimised(root: &Path) -> Result<(), String> {
 
 fn bench(arguments: &Arguments) -> Result<(), String> {
     let (rounds, seconds) = if arguments.quick { (1, 1) } else { (arguments.rounds, arguments.seconds) };
-    child::pin_self()?;
+    let cores = Cores::divide()?;
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let upstream = Process::announcing(on_core(LOAD_CORE, &program).args(["bench", "mock"]))?;
-    let targets = targets(&program, upstream.addr, dir.path())?;
+    let upstream = Process::announcing(cores.run_on(LOAD_CORE, &program).args(["bench", "mock"]))?;
+    let targets = targets(cores, &program, upstream.addr, dir.path())?;
+    cores.verify(&upstream, targets.iter().filter_map(|target| target.process.as_ref()))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -131,10 +132,10 @@ fn bench(arguments: &Arguments) -> Result<(), String> {
 }
 
 /// Those that can be started; why the others cannot is said.
-fn targets(program: &Path, upstream: SocketAddr, dir: &Path) -> Result<Vec<Target>, String> {
-    let mut targets = vec![Target::direct(upstream), Target::pass_through(program, upstream)?];
+fn targets(cores: Cores, program: &Path, upstream: SocketAddr, dir: &Path) -> Result<Vec<Target>, String> {
+    let mut targets = vec![Target::direct(upstream), Target::pass_through(cores, program, upstream)?];
     let tollgate = program.with_file_name("tollgate");
-    for optional in [Target::nginx(upstream, dir), Target::tollgate(&tollgate, upstream, dir)] {
+    for optional in [Target::nginx(cores, upstream, dir), Target::tollgate(cores, &tollgate, upstream, dir)] {
         match optional {
             Ok(target) => targets.push(target),
             Err(reason) => eprintln!("left out: {reason}"),

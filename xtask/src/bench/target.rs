@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::child::{PROXY_CORE, Process, free_addr, on_core};
+use super::child::{Cores, PROXY_CORE, Process, free_addr};
 use super::workload::CLIENT_KEY;
 
 pub(crate) const DIRECT: &str = "direct";
@@ -33,8 +33,8 @@ impl Target {
     ///
     /// # Errors
     /// It does not start.
-    pub(crate) fn pass_through(program: &Path, upstream: SocketAddr) -> Result<Self, String> {
-        let mut command = on_core(PROXY_CORE, program);
+    pub(crate) fn pass_through(cores: Cores, program: &Path, upstream: SocketAddr) -> Result<Self, String> {
+        let mut command = cores.run_on(PROXY_CORE, program);
         let process = Process::announcing(command.args(["bench", "pass-through", &upstream.to_string()]))?;
         Ok(Self::proxy(PASS_THROUGH, process))
     }
@@ -43,11 +43,11 @@ impl Target {
     ///
     /// # Errors
     /// It is not installed or does not start.
-    pub(crate) fn nginx(upstream: SocketAddr, dir: &Path) -> Result<Self, String> {
+    pub(crate) fn nginx(cores: Cores, upstream: SocketAddr, dir: &Path) -> Result<Self, String> {
         let addr = free_addr()?;
         let config = dir.join("nginx.conf");
         write(&config, &nginx_config(addr, upstream, dir))?;
-        let mut command = on_core(PROXY_CORE, Path::new("nginx"));
+        let mut command = cores.run_on(PROXY_CORE, Path::new("nginx"));
         command.arg("-p").arg(dir).arg("-c").arg(&config).arg("-e").arg(dir.join("error.log"));
         find("nginx")?;
         Ok(Self::proxy(NGINX, Process::listening(&mut command, addr, &dir.join("nginx.out"))?))
@@ -57,14 +57,19 @@ impl Target {
     ///
     /// # Errors
     /// The binary has not been built or does not start.
-    pub(crate) fn tollgate(program: &Path, upstream: SocketAddr, dir: &Path) -> Result<Self, String> {
+    pub(crate) fn tollgate(
+        cores: Cores,
+        program: &Path,
+        upstream: SocketAddr,
+        dir: &Path,
+    ) -> Result<Self, String> {
         if !program.exists() {
             return Err(format!("{} has not been built", program.display()));
         }
         let (addr, admin) = (free_addr()?, free_addr()?);
         let config = dir.join("tollgate.toml");
         write(&config, &tollgate_config(addr, admin, upstream, &dir.join("usage.jsonl")))?;
-        let mut command = on_core(PROXY_CORE, program);
+        let mut command = cores.run_on(PROXY_CORE, program);
         command.arg("serve").arg("--config").arg(&config).env(PROVIDER_KEY_ENV, "tollgate-bench-provider");
         command.env_remove("RUST_LOG");
         Ok(Self::proxy(TOLLGATE, Process::listening(&mut command, addr, &dir.join("tollgate.out"))?))
