@@ -17,8 +17,6 @@ pub struct RequestFacts {
     pub choices: u64,
     /// Whether the answer is to be streamed.
     pub stream: bool,
-    /// What the client said about usage in its stream (`stream_options.include_usage`), if anything.
-    pub usage_in_stream: Option<bool>,
     /// The service tier that is asked for, with what else changes the price (a region, a speed) joined
     /// to it by `+`.
     pub service_tier: Option<String>,
@@ -34,6 +32,15 @@ pub struct RequestFacts {
     pub audio: bool,
     pub(crate) ttls: CacheTtls,
     pub(crate) usage_flag: openai::UsageFlag,
+    pub(crate) limit_place: openai::LimitPlace,
+}
+
+impl RequestFacts {
+    /// Whether the request is for a stream that will not report its usage unless the request is
+    /// rewritten ([`crate::rewrite`]). The client then expects no usage chunk.
+    pub fn lacks_usage_in_stream(&self) -> bool {
+        self.stream && self.usage_flag != openai::UsageFlag::Settled
+    }
 }
 
 /// The cache lifetimes a request asks for: they attribute a write that is reported without a split.

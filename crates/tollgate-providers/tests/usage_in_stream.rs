@@ -1,11 +1,13 @@
-//! `include_usage` is put into requests and its chunk taken out of answers, byte-exactly.
+//! What is put into requests (`include_usage`, an output limit) and the usage chunk that is taken out of
+//! answers: byte-exactly.
 
 #![allow(clippy::unwrap_used, reason = "a fault here fails the test")]
 
 use bytes::Bytes;
 use proptest::prelude::*;
 use tollgate_providers::{
-    Call, Endpoint, Protocol, StreamFilter, inspect, is_stream_options_rejection, request_usage_in_stream,
+    Call, Endpoint, Protocol, Rewrites, StreamFilter, inspect, is_stream_options_rejection,
+    request_usage_in_stream, rewrite,
 };
 
 const CHAT: Endpoint = Endpoint { protocol: Protocol::OpenAi, call: Call::ChatCompletions };
@@ -13,7 +15,73 @@ const CHAT: Endpoint = Endpoint { protocol: Protocol::OpenAi, call: Call::ChatCo
 fn changed(body: &str) -> Option<String> {
     let body = Bytes::copy_from_slice(body.as_bytes());
     let facts = inspect(CHAT, &body).unwrap();
-    request_usage_in_stream(&body, &facts).map(|changed| String::from_utf8(changed.to_vec()).unwrap())
+    let changed = request_usage_in_stream(&body, &facts);
+    assert_eq!(changed.is_some(), facts.lacks_usage_in_stream());
+    changed.map(|changed| String::from_utf8(changed.to_vec()).unwrap())
+}
+
+fn limited(endpoint: Endpoint, body: &str, usage_in_stream: bool) -> Option<String> {
+    let body = Bytes::copy_from_slice(body.as_bytes());
+    let facts = inspect(endpoint, &body).unwrap();
+    let changed = rewrite(&body, &facts, Rewrites { usage_in_stream, output_limit: Some(4096) })?;
+    let facts = inspect(endpoint, &changed).unwrap();
+    assert_eq!(facts.output_limit, Some(4096));
+    assert!(!usage_in_stream || !facts.lacks_usage_in_stream());
+    Some(String::from_utf8(changed.to_vec()).unwrap())
+}
+
+#[test]
+fn a_limit_is_put_in_and_every_other_byte_stays() {
+    for (before, after) in [
+        (r#"{"model":"m","messages":[]}"#, r#"{"max_completion_tokens":4096,"model":"m","messages":[]}"#),
+        (
+            "\u{feff}\n{ \"model\":\"{é\", \"messages\":[ ], \"max_tokens\":null}\n",
+            "\u{feff}\n{\"max_completion_tokens\":4096, \"model\":\"{é\", \"messages\":[ ], \"max_tokens\":null}\n",
+        ),
+        (
+            r#"{"model":"m","max_completion_tokens" : null ,"messages":[]}"#,
+            r#"{"model":"m","max_completion_tokens" : 4096 ,"messages":[]}"#,
+        ),
+    ] {
+        assert_eq!(limited(CHAT, before, false).as_deref(), Some(after));
+        assert_eq!(limited(CHAT, before, true).as_deref(), Some(after), "there is no stream");
+    }
+}
+
+#[test]
+fn a_limit_stays_where_there_is_one_or_one_is_required() {
+    for field in ["max_tokens", "max_completion_tokens"] {
+        let body = format!(r#"{{"model":"m","messages":[],"{field}":7}}"#);
+        assert_eq!(limited(CHAT, &body, true), None);
+    }
+    let messages = Endpoint { protocol: Protocol::Anthropic, call: Call::Messages };
+    assert_eq!(limited(messages, r#"{"model":"m","messages":[],"max_tokens":7,"stream":true}"#, true), None);
+    let count = Endpoint { protocol: Protocol::Anthropic, call: Call::CountTokens };
+    assert_eq!(limited(count, r#"{"model":"m","messages":[]}"#, true), None);
+}
+
+#[test]
+fn a_limit_and_the_flag_are_put_in_together() {
+    for (before, after) in [
+        (
+            r#" {"model":"m","stream":true,"messages":[]}"#,
+            r#" {"stream_options":{"include_usage":true},"max_completion_tokens":4096,"model":"m","stream":true,"messages":[]}"#,
+        ),
+        (
+            r#"{"model":"m","stream":true,"messages":[],"stream_options":{"include_usage":false}}"#,
+            r#"{"max_completion_tokens":4096,"model":"m","stream":true,"messages":[],"stream_options":{"include_usage":true}}"#,
+        ),
+        (
+            r#"{"stream_options":{},"model":"m","max_completion_tokens":null,"stream":true,"messages":[]}"#,
+            r#"{"stream_options":{"include_usage":true},"model":"m","max_completion_tokens":4096,"stream":true,"messages":[]}"#,
+        ),
+        (
+            r#"{"max_completion_tokens":null,"model":"m","stream":true,"messages":[],"stream_options":null}"#,
+            r#"{"max_completion_tokens":4096,"model":"m","stream":true,"messages":[],"stream_options":{"include_usage":true}}"#,
+        ),
+    ] {
+        assert_eq!(limited(CHAT, before, true).as_deref(), Some(after));
+    }
 }
 
 #[test]
@@ -54,7 +122,7 @@ fn c98_the_flag_is_put_in_and_every_other_byte_stays() {
     ] {
         assert_eq!(changed(before).as_deref(), Some(after));
         let facts = inspect(CHAT, after.as_bytes()).unwrap();
-        assert_eq!(facts.usage_in_stream, Some(true));
+        assert!(!facts.lacks_usage_in_stream());
         assert_eq!(changed(after), None, "a second time changes nothing");
     }
 }
@@ -67,17 +135,6 @@ fn nothing_is_put_where_nothing_is_streamed_or_usage_is_asked_for() {
         changed(r#"{"model":"m","stream":true,"messages":[],"stream_options":{"include_usage":true}}"#),
         None
     );
-}
-
-#[test]
-fn what_the_client_said_is_kept() {
-    let said = |options: &str| {
-        let body = format!(r#"{{"model":"m","stream":true,"messages":[],"stream_options":{options}}}"#);
-        inspect(CHAT, body.as_bytes()).unwrap().usage_in_stream
-    };
-    assert_eq!(said(r#"{"include_usage":true}"#), Some(true));
-    assert_eq!(said(r#"{"include_usage":false}"#), Some(false));
-    assert_eq!((said("{}"), said("null")), (None, None));
 }
 
 #[test]

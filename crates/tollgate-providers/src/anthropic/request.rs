@@ -5,6 +5,7 @@ use serde::de::{MapAccess, SeqAccess};
 use crate::content::{Gathered, Place, Walk};
 use crate::fields::{self, KnownKey, Seen};
 use crate::json::{self, Field, FieldSink, Into, KeySeed, ReadFields, Scalar, Sink, Skip};
+use crate::messages::Messages;
 use crate::{Protocol, RequestError, RequestFacts};
 
 /// Searches that a web search tool without `max_uses` is taken to allow: as many as were seen in one
@@ -138,43 +139,6 @@ pub(super) fn tier_name(tier: Option<&str>, geo: Option<&str>, speed: Option<&st
     // Beside what changes the price, the name of the standard tier says nothing.
     let tier = tier.filter(|tier| (geo.is_none() && speed.is_none()) || *tier != "standard");
     fields::join_tier([tier, geo, speed])
-}
-
-/// The list of messages.
-struct Messages<'r> {
-    gathered: &'r mut Gathered,
-    seen: &'r mut Seen,
-}
-
-impl Messages<'_> {
-    fn refuse(self) {
-        self.seen.fail(Some("messages"), "`messages` must be a list of messages.");
-    }
-}
-
-impl<'de> Sink<'de> for Messages<'_> {
-    type Out = ();
-
-    fn scalar(self, _: Scalar) {
-        self.refuse();
-    }
-
-    fn text(self, _: &str) {
-        self.refuse();
-    }
-
-    fn array<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        let gathered = self.gathered;
-        while items.next_element_seed(Into(Walk { gathered, place: Place::Content }))?.is_some() {
-            gathered.sizes.messages = gathered.sizes.messages.saturating_add(1);
-        }
-        Ok(())
-    }
-
-    fn object<A: MapAccess<'de>>(self, fields: A) -> Result<(), A::Error> {
-        self.refuse();
-        Skip.object(fields)
-    }
 }
 
 /// `tool_choice`: auto, none, any, or a named tool.

@@ -2,11 +2,14 @@
 
 mod filter;
 mod request;
+mod rewrite;
 mod stream_options;
 mod usage;
 
 pub use filter::StreamFilter;
 pub(crate) use request::inspect;
+pub(crate) use rewrite::LimitPlace;
+pub use rewrite::{Rewrites, request_usage_in_stream, rewrite};
 pub(crate) use stream_options::UsageFlag;
-pub use stream_options::{is_stream_options_rejection, request_usage_in_stream};
+pub use stream_options::is_stream_options_rejection;
 pub(crate) use usage::Reader;

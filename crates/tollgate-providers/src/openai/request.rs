@@ -1,12 +1,14 @@
 //! What a Chat Completions request asks for.
 
-use serde::de::{MapAccess, SeqAccess};
+use serde::de::{DeserializeSeed, MapAccess, SeqAccess};
 use serde_json::value::RawValue;
 
+use super::rewrite::{LimitPlace, behind_brace, offset};
 use super::stream_options::{self, UsageFlag};
 use crate::content::{Gathered, Place, Walk};
 use crate::fields::{self, KnownKey, Seen};
 use crate::json::{self, Field, FieldSink, Into, KeySeed, ReadFields, Scalar, Sink, Skip};
+use crate::messages::Messages;
 use crate::{Protocol, RequestError, RequestFacts};
 
 /// The most choices OpenAI gives in one answer.
@@ -49,11 +51,11 @@ struct Request<'b> {
     model: Field,
     max_tokens: Field,
     max_completion_tokens: Field,
+    limit_place: LimitPlace,
     choices: Field,
     stream: Field,
     service_tier: Field,
     usage_flag: UsageFlag,
-    usage_in_stream: Option<bool>,
     has_messages: bool,
     has_audio_output: bool,
     has_search: bool,
@@ -68,11 +70,11 @@ impl<'b> Request<'b> {
             model: Field::Absent,
             max_tokens: Field::Absent,
             max_completion_tokens: Field::Absent,
+            limit_place: LimitPlace::Absent,
             choices: Field::Absent,
             stream: Field::Absent,
             service_tier: Field::Absent,
-            usage_flag: UsageFlag::absent(body),
-            usage_in_stream: None,
+            usage_flag: UsageFlag::NoOptions { at: behind_brace(body) },
             has_messages: false,
             has_audio_output: false,
             has_search: false,
@@ -88,7 +90,8 @@ impl ReadFields for Request<'_> {
                 Some("model") => self.model = fields.next_value_seed(Into(FieldSink))?,
                 Some("max_tokens") => self.max_tokens = fields.next_value_seed(Into(FieldSink))?,
                 Some("max_completion_tokens") => {
-                    self.max_completion_tokens = fields.next_value_seed(Into(FieldSink))?;
+                    let raw = fields.next_value::<&'de RawValue>()?;
+                    self.read_limit(raw)?;
                 }
                 Some("n") => self.choices = fields.next_value_seed(Into(FieldSink))?,
                 Some("stream") => self.stream = fields.next_value_seed(Into(FieldSink))?,
@@ -120,12 +123,20 @@ impl Request<'_> {
         Into(Walk { gathered: &mut self.gathered, place })
     }
 
+    /// Reads `max_completion_tokens`, and where it stands if it says nothing.
+    fn read_limit<E: serde::de::Error>(&mut self, raw: &RawValue) -> Result<(), E> {
+        let mut value = serde_json::Deserializer::from_str(raw.get());
+        self.max_completion_tokens = Into(FieldSink).deserialize(&mut value).map_err(E::custom)?;
+        if self.max_completion_tokens == Field::Scalar(Scalar::Null) {
+            let start = offset(self.body, raw.get());
+            self.limit_place = LimitPlace::Null { start, end: start + raw.get().len() };
+        }
+        Ok(())
+    }
+
     fn read_stream_options(&mut self, raw: &RawValue) {
         match stream_options::read(self.body, raw) {
-            Ok((flag, said)) => {
-                self.usage_flag = flag;
-                self.usage_in_stream = said;
-            }
+            Ok(flag) => self.usage_flag = flag,
             Err(fault) => self.seen.fail(fault.param, fault.message),
         }
     }
@@ -151,7 +162,6 @@ impl Request<'_> {
             output_limit: older.max(newer),
             choices,
             stream: fields::boolean("stream", &self.stream)?.unwrap_or(false),
-            usage_in_stream: self.usage_in_stream,
             service_tier: fields::short_text("service_tier", self.service_tier)?,
             cache_write: self.gathered.cache_write(),
             hidden_input: self.gathered.hidden,
@@ -160,44 +170,8 @@ impl Request<'_> {
             ttls: self.gathered.ttls,
             input: self.gathered.sizes,
             usage_flag: self.usage_flag,
+            limit_place: self.limit_place,
         })
-    }
-}
-
-/// The list of messages.
-struct Messages<'r> {
-    gathered: &'r mut Gathered,
-    seen: &'r mut Seen,
-}
-
-impl Messages<'_> {
-    fn refuse(self) {
-        self.seen.fail(Some("messages"), "`messages` must be a list of messages.");
-    }
-}
-
-impl<'de> Sink<'de> for Messages<'_> {
-    type Out = ();
-
-    fn scalar(self, _: Scalar) {
-        self.refuse();
-    }
-
-    fn text(self, _: &str) {
-        self.refuse();
-    }
-
-    fn array<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        let gathered = self.gathered;
-        while items.next_element_seed(Into(Walk { gathered, place: Place::Content }))?.is_some() {
-            gathered.sizes.messages = gathered.sizes.messages.saturating_add(1);
-        }
-        Ok(())
-    }
-
-    fn object<A: MapAccess<'de>>(self, fields: A) -> Result<(), A::Error> {
-        self.refuse();
-        Skip.object(fields)
     }
 }
 

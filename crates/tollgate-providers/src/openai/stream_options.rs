@@ -1,15 +1,12 @@
-//! `stream_options.include_usage`: read it, put it in, and tell when a provider refuses it.
-//!
-//! OpenAI reports a stream's usage only if it is asked to. Where the client did not ask, the request
-//! is changed in that one place; every other byte stays as it is.
+//! `stream_options.include_usage`: read it, say how it is put in, and tell when a provider refuses it.
 
-use bytes::{BufMut, Bytes, BytesMut};
 use memchr::memmem;
 use serde::de::MapAccess;
 use serde_json::value::RawValue;
 
+use super::rewrite::{Edit, offset};
+use crate::RequestError;
 use crate::json::{self, KeySeed, ReadFields, Skip};
-use crate::{RequestError, RequestFacts};
 
 /// Where and how `include_usage` can be put into a body. Offsets are bytes from the body's start.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -28,19 +25,27 @@ pub(crate) enum UsageFlag {
 }
 
 impl UsageFlag {
-    /// For a body that has no `stream_options`, as far as has been seen.
-    pub(crate) fn absent(body: &[u8]) -> Self {
-        memchr::memchr(b'{', body).map_or(Self::Settled, |brace| Self::NoOptions { at: brace + 1 })
+    /// What puts the flag in.
+    pub(super) fn edit(self) -> Option<Edit> {
+        let edit = |start, end, text: &'static str| Edit { start, end, text: text.into() };
+        Some(match self {
+            Self::Settled => return None,
+            Self::NoOptions { at } => edit(at, at, r#""stream_options":{"include_usage":true},"#),
+            Self::NullOptions { start, end } => edit(start, end, r#"{"include_usage":true}"#),
+            Self::NoFlag { at, is_empty: true } => edit(at, at, r#""include_usage":true"#),
+            Self::NoFlag { at, is_empty: false } => edit(at, at, r#""include_usage":true,"#),
+            Self::Off { start, end } => edit(start, end, "true"),
+        })
     }
 }
 
-/// Reads `stream_options`, which lie in `body`: where the flag goes, and what the client said.
-pub(super) fn read(body: &[u8], raw: &RawValue) -> Result<(UsageFlag, Option<bool>), RequestError> {
+/// Reads `stream_options`, which lie in `body`: where the flag goes.
+pub(super) fn read(body: &[u8], raw: &RawValue) -> Result<UsageFlag, RequestError> {
     let fault = |message: &str| Err(RequestError::new(Some("stream_options"), message));
     let start = offset(body, raw.get());
     let end = start + raw.get().len();
     if raw.get() == "null" {
-        return Ok((UsageFlag::NullOptions { start, end }, None));
+        return Ok(UsageFlag::NullOptions { start, end });
     }
     if !raw.get().starts_with('{') {
         return fault("`stream_options` must be an object.");
@@ -51,12 +56,9 @@ pub(super) fn read(body: &[u8], raw: &RawValue) -> Result<(UsageFlag, Option<boo
         Options { flags: 2.., .. } => {
             fault("`stream_options.include_usage` occurs more than once; send it once.")
         }
-        Options { value: None, is_empty, .. } => Ok((UsageFlag::NoFlag { at: start + 1, is_empty }, None)),
-        Options { value: Some((_, _, "true")), .. } => Ok((UsageFlag::Settled, Some(true))),
-        Options { value: Some((start, end, "false")), .. } => {
-            Ok((UsageFlag::Off { start, end }, Some(false)))
-        }
-        Options { value: Some((start, end, "null")), .. } => Ok((UsageFlag::Off { start, end }, None)),
+        Options { value: None, is_empty, .. } => Ok(UsageFlag::NoFlag { at: start + 1, is_empty }),
+        Options { value: Some((_, _, "true")), .. } => Ok(UsageFlag::Settled),
+        Options { value: Some((start, end, "false" | "null")), .. } => Ok(UsageFlag::Off { start, end }),
         Options { .. } => fault("`stream_options.include_usage` must be true or false."),
     }
 }
@@ -85,33 +87,6 @@ impl ReadFields for Options<'_> {
         }
         Ok(())
     }
-}
-
-/// Where `part`, a slice of `body`, begins in it.
-fn offset(body: &[u8], part: &str) -> usize {
-    part.as_ptr().addr().saturating_sub(body.as_ptr().addr())
-}
-
-/// The body with `stream_options.include_usage` set, or `None` if nothing is to be changed: no stream,
-/// or usage is asked for already. `facts` are those that [`crate::inspect`] read from this very body.
-pub fn request_usage_in_stream(body: &Bytes, facts: &RequestFacts) -> Option<Bytes> {
-    if !facts.stream {
-        return None;
-    }
-    let (start, end, text): (usize, usize, &[u8]) = match facts.usage_flag {
-        UsageFlag::Settled => return None,
-        UsageFlag::NoOptions { at } => (at, at, br#""stream_options":{"include_usage":true},"#),
-        UsageFlag::NullOptions { start, end } => (start, end, br#"{"include_usage":true}"#),
-        UsageFlag::NoFlag { at, is_empty: true } => (at, at, br#""include_usage":true"#),
-        UsageFlag::NoFlag { at, is_empty: false } => (at, at, br#""include_usage":true,"#),
-        UsageFlag::Off { start, end } => (start, end, b"true"),
-    };
-    let (before, after) = (body.get(..start)?, body.get(end..)?);
-    let mut changed = BytesMut::with_capacity(body.len() + text.len());
-    changed.put_slice(before);
-    changed.put_slice(text);
-    changed.put_slice(after);
-    Some(changed.freeze())
 }
 
 /// How much of an error's body is looked at.

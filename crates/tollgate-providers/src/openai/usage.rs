@@ -23,6 +23,8 @@ pub(crate) struct Reader {
     finished: u64,
     is_done: bool,
     last_word: LastWord,
+    /// The most web searches that the request allows.
+    web_searches: u64,
 }
 
 impl Reader {
@@ -34,6 +36,7 @@ impl Reader {
             finished: 0,
             is_done: false,
             last_word: LastWord::default(),
+            web_searches: facts.web_searches_max.unwrap_or(0),
         }
     }
 
@@ -79,8 +82,14 @@ impl Reader {
         }
     }
 
+    /// The usage, with as many searches as the request allows: an answer does not count them, so each
+    /// is taken to have been made.
     pub(crate) fn report(&self) -> Report {
-        self.usage.report()
+        let mut report = self.usage.report();
+        if report.usage.total() > 0 {
+            report.usage.web_searches = self.web_searches;
+        }
+        report
     }
 
     /// `[DONE]` has come. Not every server sends it: a usage does as well, once every choice has

@@ -283,3 +283,15 @@ fn names_are_bounded() {
     assert_eq!(with("5", "{}"), (None, None, true));
     assert_eq!(with("null", "null"), (None, None, false));
 }
+
+#[test]
+fn searches_that_an_answer_does_not_count_are_taken_as_made() {
+    let facts = facts(CHAT, r#"{"model":"gpt-4o-search-preview","messages":[],"web_search_options":{}}"#);
+    let searches = |usage: &str| match meter(CHAT, &facts, false, &body(usage)).usage {
+        Reported::Usage(usage) => Some(usage.web_searches),
+        Reported::Missing => None,
+    };
+    assert_eq!(searches(r#"{"prompt_tokens":5,"completion_tokens":7}"#), Some(1));
+    assert_eq!(searches(r#"{"prompt_tokens":0,"completion_tokens":0}"#), None, "zero stays missing");
+    assert_eq!(complete(CHAT, false, &body(r#"{"prompt_tokens":5,"completion_tokens":7}"#)).web_searches, 0);
+}
