@@ -28,6 +28,11 @@ pub struct RequestFacts {
     pub hidden_input: bool,
     /// The most web searches the request allows; `None` if it has no search tool.
     pub web_searches_max: Option<u64>,
+    /// Other models that the request names, each once: those of tools that ask a model (Anthropic's
+    /// advisor), and those that a compatible server may fall back to (`models`). At most 16, each of at
+    /// most 256 bytes. What they use is billed at their own price ([`crate::Metered::others`]) or, where
+    /// one answers in place of `model`, as that of the answer's model.
+    pub other_models: Vec<String>,
     /// Audio goes in or may come out.
     pub audio: bool,
     pub(crate) ttls: CacheTtls,

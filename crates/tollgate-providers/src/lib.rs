@@ -28,6 +28,7 @@ mod messages;
 mod meter;
 mod name;
 mod openai;
+mod other_models;
 mod route;
 mod scan;
 mod sse;

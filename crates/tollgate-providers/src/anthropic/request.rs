@@ -6,6 +6,7 @@ use crate::content::{Gathered, Place, Walk};
 use crate::fields::{self, KnownKey, Seen};
 use crate::json::{self, Field, FieldSink, Into, KeySeed, ReadFields, Scalar, Sink, Skip};
 use crate::messages::Messages;
+use crate::other_models::{self, ModelList};
 use crate::{Protocol, RequestError, RequestFacts};
 
 /// Searches that a web search tool without `max_uses` is taken to allow: as many as were seen in one
@@ -13,8 +14,9 @@ use crate::{Protocol, RequestError, RequestFacts};
 const UNSTATED_SEARCHES: u64 = 10;
 
 /// Fields that decide something. Any other passes unread.
-const KNOWN: [&str; 16] = [
+const KNOWN: [&str; 17] = [
     "model",
+    "models",
     "max_tokens",
     "stream",
     "messages",
@@ -52,6 +54,7 @@ struct Request {
     speed: Field,
     has_messages: bool,
     web_searches: Option<u64>,
+    other_models: Vec<String>,
 }
 
 impl ReadFields for Request {
@@ -69,6 +72,11 @@ impl ReadFields for Request {
                     self.has_messages = true;
                     let messages = Messages { gathered: &mut self.gathered, seen: &mut self.seen };
                     fields.next_value_seed(Into(messages))?;
+                }
+                Some("models") => {
+                    let list =
+                        ModelList { seen: &mut self.seen, param: "models", models: &mut self.other_models };
+                    fields.next_value_seed(Into(list))?;
                 }
                 Some("system") => fields.next_value_seed(self.walk(Place::Content))?,
                 Some("tools") => fields.next_value_seed(Into(Tools(self)))?,
@@ -123,6 +131,7 @@ impl Request {
             cache_write: self.gathered.cache_write(),
             hidden_input: self.gathered.hidden,
             web_searches_max: self.web_searches,
+            other_models: self.other_models,
             ttls: self.gathered.ttls,
             input: self.gathered.sizes,
             ..RequestFacts::default()
@@ -200,7 +209,7 @@ impl<'de> Sink<'de> for Tools<'_> {
 }
 
 /// One tool: the client's own (`name`, `description`, `input_schema`) or one that the provider runs
-/// or defines (`type`, `max_uses`).
+/// or defines (`type`, `max_uses`, `model`).
 struct Tool<'r>(&'r mut Request);
 
 impl<'de> Sink<'de> for Tool<'_> {
@@ -220,6 +229,10 @@ impl<'de> Sink<'de> for Tool<'_> {
         while let Some(key) = fields.next_key_seed(KeySeed(ToolKey::of))? {
             match key {
                 ToolKey::Type => tool_type = fields.next_value_seed(Into(FieldSink))?,
+                ToolKey::Model => {
+                    let model = fields.next_value_seed(Into(FieldSink))?;
+                    other_models::add(&mut self.0.seen, "tools", &mut self.0.other_models, model);
+                }
                 ToolKey::MaxUses => max_uses = fields.next_value_seed(Into(FieldSink))?,
                 ToolKey::Text => fields.next_value_seed(self.0.walk(Place::Content))?,
                 ToolKey::CacheControl => fields.next_value_seed(self.0.walk(Place::CacheControl))?,
@@ -242,6 +255,7 @@ impl<'de> Sink<'de> for Tool<'_> {
 
 enum ToolKey {
     Type,
+    Model,
     MaxUses,
     Text,
     CacheControl,
@@ -252,6 +266,7 @@ impl ToolKey {
     fn of(key: &str) -> Self {
         match key {
             "type" => Self::Type,
+            "model" => Self::Model,
             "max_uses" => Self::MaxUses,
             "name" | "description" => Self::Text,
             "cache_control" => Self::CacheControl,

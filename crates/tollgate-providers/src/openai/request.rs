@@ -9,6 +9,7 @@ use crate::content::{Gathered, Place, Walk};
 use crate::fields::{self, KnownKey, Seen};
 use crate::json::{self, Field, FieldSink, Into, KeySeed, ReadFields, Scalar, Sink, Skip};
 use crate::messages::Messages;
+use crate::other_models::ModelList;
 use crate::{Protocol, RequestError, RequestFacts};
 
 /// The most choices OpenAI gives in one answer.
@@ -17,8 +18,9 @@ const MAX_CHOICES: u64 = 128;
 const SEARCHES: u64 = 1;
 
 /// Fields that decide something. Any other passes unread.
-const KNOWN: [&str; 16] = [
+const KNOWN: [&str; 17] = [
     "model",
+    "models",
     "max_tokens",
     "max_completion_tokens",
     "n",
@@ -59,6 +61,7 @@ struct Request<'b> {
     has_messages: bool,
     has_audio_output: bool,
     has_search: bool,
+    other_models: Vec<String>,
 }
 
 impl<'b> Request<'b> {
@@ -78,6 +81,7 @@ impl<'b> Request<'b> {
             has_messages: false,
             has_audio_output: false,
             has_search: false,
+            other_models: Vec::new(),
         }
     }
 }
@@ -92,6 +96,11 @@ impl ReadFields for Request<'_> {
                 Some("max_completion_tokens") => {
                     let raw = fields.next_value::<&'de RawValue>()?;
                     self.read_limit(raw)?;
+                }
+                Some("models") => {
+                    let list =
+                        ModelList { seen: &mut self.seen, param: "models", models: &mut self.other_models };
+                    fields.next_value_seed(Into(list))?;
                 }
                 Some("n") => self.choices = fields.next_value_seed(Into(FieldSink))?,
                 Some("stream") => self.stream = fields.next_value_seed(Into(FieldSink))?,
@@ -165,6 +174,7 @@ impl Request<'_> {
             service_tier: fields::short_text("service_tier", self.service_tier)?,
             cache_write: self.gathered.cache_write(),
             hidden_input: self.gathered.hidden,
+            other_models: self.other_models,
             web_searches_max: self.has_search.then_some(SEARCHES),
             audio: self.has_audio_output || self.gathered.sizes.audio_tenths > 0,
             ttls: self.gathered.ttls,

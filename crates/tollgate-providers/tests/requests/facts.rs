@@ -160,3 +160,15 @@ fn a_newer_claude_makes_more_tokens_of_the_same_text() {
         (tokens(MESSAGES, &body), tokens(MESSAGES, &body.replace("claude-haiku-4-5", "claude-sonnet-5")));
     assert!((125..=132).contains(&(newer * 100 / older)), "{older} {newer}");
 }
+
+#[test]
+fn models_beside_the_request_s_own_are_told() {
+    let advised = r#"{"model":"claude-haiku-4-5","max_tokens":1,"messages":[],"tools":[
+        {"type":"advisor_20260301","name":"advisor","model":"claude-opus-4-8","max_uses":2},
+        {"model":"claude-opus-4-8","type":"advisor_20260301","name":"again"},
+        {"name":"own","description":"d","input_schema":{"properties":{"model":{"type":"string"}}},"model":null}]}"#;
+    assert_eq!(facts(MESSAGES, advised).other_models, ["claude-opus-4-8"]);
+    let fallbacks = r#"{"model":"a","messages":[],"models":["b","c","b"]}"#;
+    assert_eq!(facts(CHAT, fallbacks).other_models, ["b", "c"]);
+    assert_eq!(facts(CHAT, r#"{"model":"a","messages":[],"models":null}"#).other_models, [""; 0]);
+}

@@ -148,3 +148,37 @@ fn a_refusal_holds_nothing_of_the_body() {
         assert!(!refusal(CHAT, body).1.contains("sentinel"));
     }
 }
+
+#[test]
+fn models_beside_the_request_s_own_are_bounded() {
+    let tools = |models: &[String]| {
+        let tools: Vec<String> =
+            models.iter().map(|model| format!(r#"{{"type":"advisor_1","model":{model}}}"#)).collect();
+        let body = format!(r#"{{"model":"m","max_tokens":1,"messages":[],"tools":[{}]}}"#, tools.join(","));
+        inspect(MESSAGES, body.as_bytes()).map(|facts| facts.other_models.len()).map_err(|e| e.param)
+    };
+    let list = |models: &[String]| {
+        let body = format!(r#"{{"model":"m","messages":[],"models":[{}]}}"#, models.join(","));
+        inspect(CHAT, body.as_bytes()).map(|facts| facts.other_models.len()).map_err(|e| e.param)
+    };
+    let named = |count: usize| (0..count).map(|i| format!("\"m{i}\"")).collect::<Vec<_>>();
+    let long = |bytes: usize| vec![format!("\"{}\"", "x".repeat(bytes))];
+    for (models, expected) in [
+        (named(16), Some(16)),
+        (named(17), None),
+        (long(256), Some(1)),
+        (long(257), None),
+        (long(600), None),
+        (long(0), None),
+        (vec!["5".to_owned()], None),
+        (vec!["{}".to_owned()], None),
+        (vec!["\"a\\n\"".to_owned()], None),
+    ] {
+        assert_eq!(tools(&models), expected.ok_or(Some("tools")), "{models:.30?}");
+        assert_eq!(list(&models), expected.ok_or(Some("models")), "{models:.30?}");
+    }
+    for models in ["\"a\"", "5", "{}"] {
+        let body = format!(r#"{{"model":"m","messages":[],"models":{models}}}"#);
+        assert_eq!(inspect(CHAT, body.as_bytes()).unwrap_err().param, Some("models"));
+    }
+}
