@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
+use foldhash::fast::RandomState;
 use globset::GlobMatcher;
 use tollgate_limiter::TimestampMs;
 
@@ -21,7 +22,7 @@ const MODEL_LEN_MAX: usize = 256;
 pub struct PriceTable {
     rows: Vec<Row>,
     /// Ids and aliases.
-    names: HashMap<Box<str>, usize>,
+    names: HashMap<Box<str>, usize, RandomState>,
     /// In the order in which they are tried.
     patterns: Vec<(GlobMatcher, usize)>,
 }
@@ -98,7 +99,7 @@ impl PriceTable {
     }
 
     fn from_rows(mut rows: Vec<Row>) -> Result<Self, PriceError> {
-        let mut names: HashMap<Box<str>, usize> = HashMap::new();
+        let mut names: HashMap<Box<str>, usize, RandomState> = HashMap::default();
         let mut patterns = Vec::new();
         for (index, row) in rows.iter_mut().enumerate() {
             let id = row.prices.first().map(|price| price.id.clone()).unwrap_or_default();

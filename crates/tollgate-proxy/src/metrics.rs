@@ -6,6 +6,7 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
 };
 
+use foldhash::quality::RandomState;
 use http::StatusCode;
 use prometheus_client::{
     encoding::{EncodeLabelSet, text},
@@ -83,7 +84,7 @@ pub(crate) struct Metrics {
     tokens: Labelled<ByClass>,
     cost: Labelled<ByTenant>,
     /// The series of every configured tenant, so that a settlement looks nothing up by label.
-    tenants: HashMap<Arc<str>, TenantSeries>,
+    tenants: HashMap<Arc<str>, TenantSeries, RandomState>,
     estimate: Histogram,
     /// Reservations that are not settled yet.
     pub(crate) open: Gauge,
@@ -106,7 +107,7 @@ impl Metrics {
             over_soft: Family::default(),
             tokens: Family::default(),
             cost: Family::default(),
-            tenants: HashMap::new(),
+            tenants: HashMap::default(),
             estimate: histogram(&RATIOS),
             open: Gauge::default(),
             settle_failures: Counter::default(),

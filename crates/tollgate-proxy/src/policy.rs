@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
+use foldhash::quality::RandomState;
 use tollgate_config::{Config, KeyHash, ModelGlobs, OutputReservation, Route, Tenant, Unit, Unpriced};
 use tollgate_limiter::{Amount, CounterKey, DurationMs, Enforcement, ExactAmount, Limit, Period, Rule};
 use tollgate_pricing::PriceTable;
@@ -11,7 +12,7 @@ use crate::amounts::Amounts;
 
 /// Everything a request is judged by. Immutable; a reload makes a new one.
 pub(crate) struct Policy {
-    keys: HashMap<KeyHash, Arc<KeyPolicy>>,
+    keys: HashMap<KeyHash, Arc<KeyPolicy>, RandomState>,
     tenants: HashMap<Arc<str>, Arc<[TenantLimit]>>,
     routes: Vec<Route>,
     /// The price table.
@@ -97,7 +98,7 @@ impl Measure {
 impl Policy {
     /// Compiles `config` with the price table it names.
     pub(crate) fn new(config: &Config, prices: Arc<PriceTable>) -> Self {
-        let mut keys = HashMap::new();
+        let mut keys = HashMap::default();
         let mut tenants = HashMap::new();
         for tenant in &config.tenants {
             let billed: Arc<[TenantLimit]> = compile(tenant).into();

@@ -8,10 +8,11 @@ mod shards;
 
 use std::{
     fmt,
-    hash::{BuildHasher, RandomState},
+    hash::BuildHasher,
     sync::{Arc, Mutex},
 };
 
+use foldhash::quality::RandomState;
 use tollgate_limiter::{
     Amount, Attempt, CounterView, Counters, ExactAmount, Held, LedgerError, Limit, Plan, ReservationId,
     Reservations, Rule, Settled, TimestampMs, Verdict,
@@ -42,7 +43,7 @@ impl MemoryStore {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
-            hasher: RandomState::new(),
+            hasher: RandomState::default(),
             counters: CounterShards::new(),
             reservations: [const { Mutex::new(Reservations::new(FINISHED_MAX)) }; SHARDS],
         }

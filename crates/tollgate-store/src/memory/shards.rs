@@ -3,10 +3,11 @@
 use std::{
     array,
     collections::HashMap,
-    hash::{BuildHasher, RandomState},
+    hash::BuildHasher,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use foldhash::quality::RandomState;
 use tollgate_limiter::{Counter, CounterKey, Counters, Limit, Sweep, TimestampMs};
 
 /// How many shards. A set of them fits the bits of a `u64`.
@@ -27,6 +28,9 @@ pub(super) fn shard_of(hash: u64) -> usize {
 }
 
 /// All counters. Those of one partition are in one shard.
+///
+/// The hash is seeded anew in every process and is not cryptographic: who knows how to make names
+/// collide (sessions, one day) is a client with a key, and has slower ways to waste time.
 pub(super) struct CounterShards {
     hasher: RandomState,
     shards: [Mutex<Shard>; SHARDS],
@@ -34,7 +38,7 @@ pub(super) struct CounterShards {
 
 impl CounterShards {
     pub(super) fn new() -> Self {
-        Self { hasher: RandomState::new(), shards: array::from_fn(|_| Mutex::default()) }
+        Self { hasher: RandomState::default(), shards: array::from_fn(|_| Mutex::default()) }
     }
 
     /// Locks the shards of some limits, in ascending order.
@@ -80,7 +84,7 @@ impl CounterShards {
 
 #[derive(Default)]
 struct Shard {
-    by_key: HashMap<CounterKey, Counter>,
+    by_key: HashMap<CounterKey, Counter, RandomState>,
     sweep: Sweep,
 }
 
