@@ -201,6 +201,19 @@ fn c98_the_extra_event_goes_and_every_other_byte_stays_at_any_cut() {
 }
 
 #[test]
+fn an_event_of_many_lines_is_judged_whole_however_small_its_pieces() {
+    for line_end in ["\n", "\r\n", "\r"] {
+        let lines = USAGE.replace(r#","usage""#, &format!(",{line_end}data: {line_end}data:\"usage\""));
+        let long = format!("{}{line_end}{lines}", vec![": keep-alive"; 3_000].join(line_end));
+        let all = stream(&[CONTENT, &long, "data: [DONE]"], line_end);
+        let without = stream(&[CONTENT, "data: [DONE]"], line_end);
+        for size in [1, 2, 3, 1_000] {
+            assert_eq!(filtered(all.as_bytes().chunks(size)), without.as_bytes(), "{line_end:?} {size}");
+        }
+    }
+}
+
+#[test]
 fn what_only_looks_like_the_extra_event_stays() {
     let all = stream(&KEPT, "\n");
     assert_eq!(filtered([all.as_bytes()]), all.as_bytes());

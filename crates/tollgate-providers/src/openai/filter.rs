@@ -21,6 +21,8 @@ const MAX_HELD_BYTES: usize = 64 * 1024;
 pub struct StreamFilter {
     /// The beginning of an event whose end has not come.
     held: BytesMut,
+    /// How much of what is held needs not be looked at again for the event's end.
+    scanned: usize,
     /// The event is too large: it passes unread until its end.
     is_passing: bool,
     /// The last byte was the CR that ended an event; an LF that follows goes the same way.
@@ -57,8 +59,13 @@ impl StreamFilter {
             self.pass(piece, &mut out);
         } else {
             self.held.extend_from_slice(&piece);
-            let joined = self.held.split().freeze();
-            self.cut(joined, &mut out);
+            let is_ended = blank_line_end(&self.held, self.scanned).is_some();
+            if is_ended || self.held.len() > MAX_HELD_BYTES {
+                let joined = self.held.split().freeze();
+                self.cut(joined, &mut out);
+            } else {
+                self.scanned = scanned(&self.held);
+            }
         }
         out.join()
     }
@@ -73,7 +80,9 @@ impl StreamFilter {
     fn cut(&mut self, piece: Bytes, out: &mut Out) {
         let mut start = 0;
         let mut passed = 0;
-        while let Some(end) = event_end(&piece, start) {
+        let mut from = std::mem::take(&mut self.scanned);
+        while let Some(end) = if from > 0 { blank_line_end(&piece, from) } else { event_end(&piece, start) } {
+            from = 0;
             let fate = if is_usage_event(&piece[start..end.at]) { Fate::IsRemoved } else { Fate::Passes };
             if fate == Fate::IsRemoved {
                 out.push(piece.slice(passed..start));
@@ -93,6 +102,7 @@ impl StreamFilter {
         } else {
             out.push(piece.slice(passed..start));
             self.held.extend_from_slice(&piece[start..]);
+            self.scanned = scanned(&self.held);
         }
     }
 
@@ -133,6 +143,12 @@ fn event_end(bytes: &[u8], start: usize) -> Option<End> {
         [b'\r', ..] => Some(End { at: start + 1, may_go_on: true }),
         _ => blank_line_end(bytes, start),
     }
+}
+
+/// How much of `held`, in which no event ends, needs not be looked at again: its last byte may be the
+/// end of the line before a blank one, or a part of it.
+const fn scanned(held: &[u8]) -> usize {
+    held.len().saturating_sub(1)
 }
 
 /// The end of the first blank line that follows the end of another line.
