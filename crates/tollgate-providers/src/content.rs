@@ -20,9 +20,44 @@ pub(crate) struct Gathered {
     pub(crate) ttls: CacheTtls,
     /// Something is referred to that is not in the body.
     pub(crate) hidden: bool,
+    /// The content block that is being read.
+    block: Block,
+}
+
+/// What a content block refers to, until its end says what that is: its `type` may come last.
+#[derive(Debug, Default)]
+struct Block {
+    is_image: bool,
+    /// Its `type` is another than an image's.
+    is_other: bool,
+    /// Files that are not in the body.
+    hidden_files: u64,
 }
 
 impl Gathered {
+    /// Notes a file that is not in the body.
+    fn hide_file(&mut self) {
+        self.hidden = true;
+        self.block.hidden_files = self.block.hidden_files.saturating_add(1);
+    }
+
+    /// Notes a recording that is not in the body.
+    fn hide_recording(&mut self) {
+        self.hidden = true;
+        self.sizes.hidden_recordings = self.sizes.hidden_recordings.saturating_add(1);
+    }
+
+    /// Counts what a block refers to: as the largest image, or else as a document, the larger.
+    fn end_block(&mut self, block: &Block) {
+        for _ in 0..block.hidden_files {
+            if block.is_image && !block.is_other {
+                self.sizes.add_media(Media::Image(None), false);
+            } else {
+                self.sizes.hidden_documents = self.sizes.hidden_documents.saturating_add(1);
+            }
+        }
+    }
+
     /// The dearest cache write asked for.
     pub(crate) const fn cache_write(&self) -> CacheWrite {
         match self.ttls {
@@ -54,7 +89,11 @@ pub(crate) enum Place {
     BlockType,
     /// A cache breakpoint.
     CacheControl,
-    /// A reference to something that is kept at the provider's.
+    /// A file that is kept at the provider's.
+    StoredFile,
+    /// An earlier spoken answer, kept at the provider's.
+    StoredAudio,
+    /// A reference to anything else that is kept at the provider's.
     Reference,
     /// What was cited, in an earlier answer, or that a document is to be cited.
     Citations,
@@ -76,7 +115,8 @@ impl Place {
             "source" | "file" => Self::File,
             "image_url" => Self::Image,
             "input_audio" => Self::Audio,
-            "file_id" | "audio" => Self::Reference,
+            "file_id" => Self::StoredFile,
+            "audio" => Self::StoredAudio,
             "signature" | "data" | "encrypted_content" | "encrypted_index" | "encrypted_stdout" => {
                 Self::Opaque
             }
@@ -125,6 +165,9 @@ impl<'de> Sink<'de> for Walk<'_> {
                 if matches!(value, "tool_use" | "tool_result" | "server_tool_use" | "function") {
                     gathered.sizes.tool_blocks = gathered.sizes.tool_blocks.saturating_add(1);
                 }
+                let is_image = matches!(value, "image" | "image_url" | "input_image");
+                gathered.block.is_image |= is_image;
+                gathered.block.is_other |= !is_image;
             }
             Place::Image | Place::Audio => {
                 Blob::of_url(value).settle(self.place, Kind::Unknown, false, gathered)
@@ -132,6 +175,8 @@ impl<'de> Sink<'de> for Walk<'_> {
             // A search result's `source` is a plain URL or title, which the model reads.
             Place::File => gathered.sizes.text.add(value.as_bytes()),
             Place::CacheControl => gathered.ttls.five_minutes = true,
+            Place::StoredFile => gathered.hide_file(),
+            Place::StoredAudio => gathered.hide_recording(),
             Place::Reference => gathered.hidden = true,
             Place::Citations | Place::Ignored => {}
         }
@@ -154,6 +199,14 @@ impl<'de> Sink<'de> for Walk<'_> {
             Place::CacheControl => read_cache_control(self.gathered, fields),
             Place::Verbatim | Place::Schema => self.json(fields),
             Place::Content => self.content(fields),
+            Place::StoredFile => {
+                self.gathered.hide_file();
+                Skip.object(fields)
+            }
+            Place::StoredAudio => {
+                self.gathered.hide_recording();
+                Skip.object(fields)
+            }
             Place::Reference => {
                 self.gathered.hidden = true;
                 Skip.object(fields)
@@ -166,9 +219,12 @@ impl<'de> Sink<'de> for Walk<'_> {
 
 impl Walk<'_> {
     fn content<'de, A: MapAccess<'de>>(mut self, mut fields: A) -> Result<(), A::Error> {
+        let around = std::mem::take(&mut self.gathered.block);
         while let Some(place) = fields.next_key_seed(KeySeed(Place::in_content))? {
             fields.next_value_seed(self.at(place))?;
         }
+        let block = std::mem::replace(&mut self.gathered.block, around);
+        self.gathered.end_block(&block);
         Ok(())
     }
 
@@ -319,7 +375,7 @@ impl MediaObject {
                 MediaKey::Data => fields.next_value_seed(Into(BlobSink { gathered, is_url: false }))?,
                 MediaKey::Url => fields.next_value_seed(Into(BlobSink { gathered, is_url: true }))?,
                 MediaKey::FileId => {
-                    fields.next_value_seed(Into(Walk { gathered, place: Place::Reference }))?;
+                    fields.next_value_seed(Into(Walk { gathered, place: Place::StoredFile }))?;
                     None
                 }
                 MediaKey::Content => {
@@ -388,8 +444,10 @@ impl Blob {
     fn settle(self, place: Place, announced: Kind, is_low_detail: bool, gathered: &mut Gathered) {
         if self.is_remote {
             gathered.hidden = true;
-            if place != Place::Audio {
-                gathered.sizes.add_media(Media::Image(None), is_low_detail);
+            match place {
+                Place::Image => gathered.sizes.add_media(Media::Image(None), is_low_detail),
+                Place::Audio => gathered.hide_recording(),
+                _ => gathered.hide_file(),
             }
             return;
         }

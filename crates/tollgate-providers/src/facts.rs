@@ -25,6 +25,8 @@ pub struct RequestFacts {
     /// Sizes of everything the model reads.
     pub input: InputSizes,
     /// The prompt holds what is not in the body: file ids, remote URLs, conversation ids, MCP servers.
+    /// The estimate holds an image at the largest there is, a document at 25,000 tokens, a recording at
+    /// five minutes, and nothing for what a conversation or a server may add.
     pub hidden_input: bool,
     /// The most web searches the request allows; `None` if it has no search tool.
     pub web_searches_max: Option<u64>,

@@ -44,9 +44,18 @@ pub struct InputSizes {
     pub(crate) audio_tenths: u64,
     /// Bytes of files of other kinds.
     pub(crate) file_bytes: u64,
+    /// Documents that are not in the body: by URL or by file id.
+    pub(crate) hidden_documents: u64,
+    /// Recordings that are not in the body, earlier spoken answers among them.
+    pub(crate) hidden_recordings: u64,
 }
 
 impl InputSizes {
+    /// Whether a recording goes in.
+    pub(crate) const fn has_audio(&self) -> bool {
+        self.audio_tenths > 0 || self.hidden_recordings > 0
+    }
+
     pub(crate) fn add_media(&mut self, media: Media, is_low_detail: bool) {
         match media {
             Media::Image(dimensions) => self.images.add(dimensions, is_low_detail),
@@ -73,6 +82,8 @@ pub fn estimate_input(facts: &RequestFacts) -> Tokens {
         pdf_tokens(sizes.pdf_pages, rule),
         sizes.audio_tenths.saturating_mul(AUDIO_TOKENS_PER_TENTH),
         sizes.file_bytes.div_ceil(FILE_BYTES_PER_TOKEN),
+        sizes.hidden_documents.saturating_mul(HIDDEN_DOCUMENT_TOKENS),
+        sizes.hidden_recordings.saturating_mul(HIDDEN_RECORDING_TOKENS),
     ];
     Tokens::new(parts.iter().fold(0_u64, |sum, part| sum.saturating_add(*part)))
 }
@@ -83,6 +94,13 @@ const OPAQUE_TOKENS_PER_1000_BYTES: u64 = 550;
 const AUDIO_TOKENS_PER_TENTH: u64 = 1;
 /// Documents that are no PDFs: their text alone is read.
 const FILE_BYTES_PER_TOKEN: u64 = 3;
+
+/// A document that is not in the body may be of any length: some ten pages of text with their images,
+/// at what a dense page costs ([`PDF_PAGE_TEXT_TOKENS`] is the upper end). Longer ones are reserved too
+/// low, which [`RequestFacts::hidden_input`] tells.
+const HIDDEN_DOCUMENT_TOKENS: u64 = 25_000;
+/// Five minutes of a recording that is not in the body.
+const HIDDEN_RECORDING_TOKENS: u64 = 3_000 * AUDIO_TOKENS_PER_TENTH;
 
 /// Anthropic's upper figure for the text of a page; each page is read as an image as well.
 const PDF_PAGE_TEXT_TOKENS: u64 = 3_000;
@@ -116,7 +134,7 @@ fn overhead(facts: &RequestFacts, family: Family) -> u64 {
         tool_prompt,
         if sizes.has_citations { CITATIONS_PROMPT } else { 0 },
         if sizes.has_thinking { THINKING_PROMPT } else { 0 },
-        if sizes.audio_tenths > 0 { AUDIO_PROMPT } else { 0 },
+        if sizes.has_audio() { AUDIO_PROMPT } else { 0 },
     ]
     .iter()
     .fold(0_u64, |sum, part| sum.saturating_add(*part))

@@ -176,7 +176,7 @@ impl Request<'_> {
             hidden_input: self.gathered.hidden,
             other_models: self.other_models,
             web_searches_max: self.has_search.then_some(SEARCHES),
-            audio: self.has_audio_output || self.gathered.sizes.audio_tenths > 0,
+            audio: self.has_audio_output || self.gathered.sizes.has_audio(),
             ttls: self.gathered.ttls,
             input: self.gathered.sizes,
             usage_flag: self.usage_flag,

@@ -134,3 +134,55 @@ fn a_thirty_megabyte_body_is_read() {
     assert!(body.len() > 30_000_000);
     assert!(tokens(MESSAGES, &body) < 1_000);
 }
+
+#[test]
+fn documents_that_are_not_in_the_body_count_as_ten_pages() {
+    let of = |body: &str, empty: &str, endpoint| tokens(endpoint, body) - tokens(endpoint, empty);
+    for block in [
+        r#"{"type":"document","source":{"type":"url","url":"https://example.com/a.pdf"}}"#,
+        r#"{"source":{"type":"url","url":"https://example.com/a.pdf"},"type":"document"}"#,
+        r#"{"type":"document","source":{"type":"file","file_id":"file_1"}}"#,
+        r#"{"source":{"file_id":"file_1","type":"file"},"type":"document"}"#,
+        r#"{"type":"container_upload","file_id":"file_1"}"#,
+        r#"{"type":"tool_result","tool_use_id":"t","content":[{"type":"document","source":{"type":"url","url":"https://a"}}]}"#,
+        // A block that says it is two things is the larger.
+        r#"{"type":"image","source":{"type":"url","url":"https://a"},"type":"document"}"#,
+    ] {
+        let tokens = of(&messages(block), &messages(""), MESSAGES);
+        assert!((25_000..25_100).contains(&tokens), "{tokens}: {block}");
+    }
+    let part = r#"{"type":"file","file":{"file_id":"file-1"}}"#;
+    let tokens = of(&chat(&format!("{part},{part}")), &chat(""), CHAT);
+    assert!((50_000..50_100).contains(&tokens), "{tokens}");
+}
+
+#[test]
+fn images_that_are_not_in_the_body_count_as_the_largest() {
+    for source in
+        [r#"{"type":"url","url":"https://example.com/a.png"}"#, r#"{"type":"file","file_id":"file_1"}"#]
+    {
+        for block in [
+            format!(r#"{{"type":"image","source":{source}}}"#),
+            format!(r#"{{"source":{source},"type":"image"}}"#),
+        ] {
+            let tokens = tokens(MESSAGES, &messages(&block)) - tokens(MESSAGES, &messages(""));
+            assert!((1_568..1_600).contains(&tokens), "{tokens}: {block}");
+        }
+    }
+    // A document beside an image does not make it one, nor the other way round.
+    let both = r#"{"type":"tool_result","content":[
+        {"type":"image","source":{"type":"url","url":"https://a"}},
+        {"type":"document","source":{"type":"url","url":"https://b"}}]}"#;
+    let tokens = tokens(MESSAGES, &messages(both)) - tokens(MESSAGES, &messages(""));
+    assert!((26_568..26_650).contains(&tokens), "{tokens}");
+}
+
+#[test]
+fn recordings_that_are_not_in_the_body_count_as_five_minutes() {
+    let spoken = r#"{"model":"gpt-audio","messages":[{"role":"assistant","audio":{"id":"audio_1"}}]}"#;
+    let facts = facts(CHAT, spoken);
+    assert!(facts.audio && facts.hidden_input);
+    assert!((3_000..3_050).contains(&tokens(CHAT, spoken)));
+    let unspoken = spoken.replace(r#"{"id":"audio_1"}"#, "null");
+    assert!(tokens(CHAT, &unspoken) < 50);
+}
