@@ -31,7 +31,8 @@ struct Connection {
     clock: SystemClock,
 }
 
-/// Sends a workload to a target for `duration`, then lets what is under way finish.
+/// Sends a workload to a target for `duration`, then lets what is under way finish. Every connection sends
+/// at least one request.
 ///
 /// # Errors
 /// A connection fails, or an answer has another status or size than the upstream's.
@@ -88,7 +89,7 @@ impl Connection {
         stream.set_nodelay(true).map_err(problem)?;
         let mut reader = Reader::new();
         let (mut requests, mut latencies_ns) = (0, Vec::new());
-        while !self.stop.load(Ordering::Relaxed) {
+        loop {
             let start = self.clock.elapsed();
             stream.write_all(&request).await.map_err(problem)?;
             let message = reader.next(&mut stream).await.map_err(problem)?;
@@ -110,8 +111,10 @@ impl Connection {
                 let taken = self.clock.elapsed().saturating_sub(start);
                 latencies_ns.push(u64::try_from(taken.as_nanos()).unwrap_or(u64::MAX));
             }
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok((requests, latencies_ns));
+            }
         }
-        Ok((requests, latencies_ns))
     }
 }
 
