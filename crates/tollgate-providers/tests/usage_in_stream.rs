@@ -6,8 +6,7 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use tollgate_providers::{
-    Call, Endpoint, Protocol, Rewrites, StreamFilter, inspect, is_stream_options_rejection,
-    request_usage_in_stream, rewrite,
+    Call, Endpoint, Protocol, Rewrites, StreamFilter, inspect, is_stream_options_rejection, rewrite,
 };
 
 const CHAT: Endpoint = Endpoint { protocol: Protocol::OpenAi, call: Call::ChatCompletions };
@@ -15,7 +14,7 @@ const CHAT: Endpoint = Endpoint { protocol: Protocol::OpenAi, call: Call::ChatCo
 fn changed(body: &str) -> Option<String> {
     let body = Bytes::copy_from_slice(body.as_bytes());
     let facts = inspect(CHAT, &body).unwrap();
-    let changed = request_usage_in_stream(&body, &facts);
+    let changed = rewrite(&body, &facts, Rewrites { usage_in_stream: true, output_limit: None });
     assert_eq!(changed.is_some(), facts.lacks_usage_in_stream());
     changed.map(|changed| String::from_utf8(changed.to_vec()).unwrap())
 }
