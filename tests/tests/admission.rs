@@ -312,3 +312,56 @@ async fn three_requests_a_second_at_limit_50_pass_50_49_49_49_a_minute() {
     let in_any_minute = |from: &u64| admitted.iter().filter(|&&at| at >= *from && at < from + minute).count();
     assert_eq!(admitted.iter().map(in_any_minute).max(), Some(50));
 }
+
+#[tokio::test]
+async fn max_reserves_the_whole_output_limit_and_puts_one_into_a_request_without() {
+    let prices = "models:\n  unit:\n    input: 1\n    output: 1\n    max_output_tokens: 9000\n";
+    let gateway = Gateway::start(GatewayOptions {
+        config: budget("1"),
+        prices: Some(prices.to_owned()),
+        reservation: "output_tokens = \"max\"".to_owned(),
+        ..GatewayOptions::default()
+    });
+    assert_eq!(post(&gateway, &asking("unit", 6_000), &[]).await.status, 200);
+    let chat =
+        json!({"model": "unit", "n": 2, "stream": true, "messages": [{"role": "user", "content": "Hello"}]});
+    let answer = Client::new(gateway.address()).post("/v1/chat/completions", "key_of_t", &chat, &[]).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let sent: Value = serde_json::from_slice(&gateway.mock.requests()[1].body).expect("JSON");
+    assert_eq!(
+        (&sent["max_completion_tokens"], &sent["stream_options"]["include_usage"]),
+        (&json!(9_000), &json!(true))
+    );
+    let reserved: Vec<_> = gateway
+        .usage_events()
+        .iter()
+        .map(|event| {
+            event["reserved_micro_usd"].as_u64().unwrap() - event["estimated_input_tokens"].as_u64().unwrap()
+        })
+        .collect();
+    assert_eq!(reserved, [6_000, 18_000]);
+}
+
+#[tokio::test]
+async fn a_model_that_a_tool_names_is_checked_and_reserved_too() {
+    let prices = "models:\n  unit:\n    input: 1\n    output: 1\n  dear:\n    input: 100\n    output: 100\n";
+    let config = format!("{}models = [\"unit\"]\n", budget("10"));
+    let with_tool = json!({"model": "unit", "max_tokens": 100, "messages": [{"role": "user", "content": "Hello"}],
+        "tools": [{"type": "advisor_20260301", "name": "advisor", "model": "dear"}]});
+    let gateway = Gateway::start(GatewayOptions {
+        config,
+        prices: Some(prices.to_owned()),
+        ..GatewayOptions::default()
+    });
+    let answer = post(&gateway, &with_tool, &[]).await;
+    assert_eq!((answer.status, answer.header("x-tollgate-reason")), (403, "model_not_allowed"));
+    let gateway = Gateway::start(GatewayOptions {
+        config: budget("10"),
+        prices: Some(prices.to_owned()),
+        ..GatewayOptions::default()
+    });
+    assert_eq!(post(&gateway, &with_tool, &[]).await.status, 200);
+    let event = &gateway.usage_events()[0];
+    let input = event["estimated_input_tokens"].as_u64().unwrap();
+    assert_eq!(event["reserved_micro_usd"], (input + 100) * 101);
+}

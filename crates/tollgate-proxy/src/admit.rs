@@ -1,6 +1,6 @@
 //! Estimates, prices and reserves a request, or refuses it.
 
-use std::sync::Arc;
+use std::{iter, sync::Arc};
 
 use tollgate_config::{OutputReservation, Unpriced};
 use tollgate_limiter::{Entry, Plan, ReservationId, Standing, TimestampMs, Verdict};
@@ -20,7 +20,7 @@ use crate::{
 
 /// What a request under `reservation.output_tokens = "max"` reserves where neither it nor its
 /// model's price row names a limit: the largest output limit of today's models.
-const OUTPUT_TOKENS_UNBOUNDED: u64 = 128_000;
+const OUTPUT_TOKENS_UNNAMED: u64 = 128_000;
 
 /// A request that is about to be judged.
 pub(crate) struct Candidate<'a> {
@@ -122,28 +122,45 @@ fn quote(app: &App, candidate: &Candidate<'_>, at: TimestampMs) -> Result<Quote,
         return Ok(Quote::unbilled(model));
     };
     let price = app.policy.prices.lookup(&facts.model, at);
-    if price.is_none() {
-        unpriced(candidate, &facts.model)?;
-    }
     let input = estimate_input(facts);
     let output_tokens = reserved_output(app.policy.output_reservation, facts, price);
-    let cost = price.map_or(PicoUsd::ZERO, |price| {
-        price.reserve(&ReserveRequest {
-            input_tokens: input.get(),
-            output_tokens,
-            cache_write: facts.cache_write,
-            tier: facts.service_tier.as_deref(),
-            web_searches: facts.web_searches_max.unwrap_or(0),
-            audio: facts.audio,
-        })
-    });
+    let request = ReserveRequest {
+        input_tokens: input.get(),
+        output_tokens,
+        cache_write: facts.cache_write,
+        tier: facts.service_tier.as_deref(),
+        web_searches: facts.web_searches_max.unwrap_or(0),
+        audio: facts.audio,
+    };
+    // Each model that a tool of the request names may make a pass of its own over the same input.
+    let mut cost = PicoUsd::ZERO;
+    for model in iter::once(&facts.model).chain(&facts.other_models) {
+        match app.policy.prices.lookup(model, at) {
+            Some(price) => cost = cost.saturating_add(price.reserve(&request)),
+            None => unpriced(candidate, model)?,
+        }
+    }
     Ok(Quote {
         billed: true,
         reserved: Amounts { requests: 1, input_tokens: input.get(), output_tokens, cost },
         estimated_input: input,
         model: facts.model.as_str().into(),
         service_tier: facts.service_tier.as_deref().map(Arc::from),
+        hidden_input: facts.hidden_input,
     })
+}
+
+/// The output limit that goes into a request without one, for each choice: under
+/// `reservation.output_tokens = "max"` the whole limit is reserved, so it has to hold.
+pub(crate) fn output_limit_to_put_in(app: &App, facts: &RequestFacts) -> Option<u64> {
+    if app.policy.output_reservation != OutputReservation::Max || facts.output_limit.is_some() {
+        return None;
+    }
+    Some(unnamed_limit(app.policy.prices.lookup(&facts.model, app.clock.now())))
+}
+
+fn unnamed_limit(price: Option<&ModelPrice>) -> u64 {
+    price.and_then(ModelPrice::max_output_tokens).unwrap_or(OUTPUT_TOKENS_UNNAMED)
 }
 
 /// Refuses a model without a price where the key's rule says so.
@@ -169,12 +186,14 @@ fn unpriced(candidate: &Candidate<'_>, model: &str) -> Result<(), Refused> {
 }
 
 fn reserved_output(rule: OutputReservation, facts: &RequestFacts, price: Option<&ModelPrice>) -> u64 {
-    let of_request = facts.output_limit.map(|limit| limit.saturating_mul(facts.choices));
-    let of_model = price.and_then(ModelPrice::max_output_tokens);
     match rule {
-        OutputReservation::UpTo(cap) => of_request.unwrap_or(u64::MAX).min(cap.get()),
-        OutputReservation::Max => of_request
-            .unwrap_or_else(|| of_model.unwrap_or(OUTPUT_TOKENS_UNBOUNDED).saturating_mul(facts.choices)),
+        OutputReservation::UpTo(cap) => {
+            let of_request = facts.output_limit.map(|limit| limit.saturating_mul(facts.choices));
+            of_request.unwrap_or(u64::MAX).min(cap.get())
+        }
+        OutputReservation::Max => {
+            facts.output_limit.unwrap_or_else(|| unnamed_limit(price)).saturating_mul(facts.choices)
+        }
     }
 }
 

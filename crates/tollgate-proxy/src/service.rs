@@ -1,6 +1,6 @@
 //! A request's way: route, authenticate, read, inspect, admit, forward, relay.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, iter, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use http::{
@@ -10,8 +10,8 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tollgate_limiter::{ReservationId, Standing};
 use tollgate_providers::{
-    Endpoint, ErrorKind, Meter, Protocol, RequestError, RequestFacts, StreamFilter, inspect,
-    is_stream_options_rejection, request_usage_in_stream,
+    Endpoint, ErrorKind, Meter, Protocol, RequestError, RequestFacts, Rewrites, StreamFilter, inspect,
+    is_stream_options_rejection, rewrite,
 };
 use tollgate_usage::Session;
 
@@ -147,15 +147,8 @@ impl Exchange<'_> {
         let body = body::read(body, self.worker.app.max_body_bytes).await?;
         let facts = self.facts(&body)?;
         let model = facts.as_ref().map_or("", |facts| facts.model.as_str());
-        if facts.is_some() && key.models.as_ref().is_some_and(|models| !models.matches(model)) {
-            return Err(Refused::new(
-                ErrorKind::Forbidden,
-                "model_not_allowed",
-                format!(
-                    "Key `{}` may not call model `{model}`. Use one of the models it is allowed.",
-                    key.key
-                ),
-            ));
+        if let Some(facts) = &facts {
+            check_models(&key, facts)?;
         }
         let upstream = self.routed.upstream(self.worker, model)?;
         if upstream.passes_credential() && !presented.in_own_header {
@@ -198,10 +191,12 @@ impl Exchange<'_> {
     ) -> Result<Response<Body>, Refused> {
         let Prepared { upstream, facts, body, .. } = prepared;
         let path = self.path(&parts);
-        let asking = facts
-            .as_ref()
-            .filter(|_| upstream.usage_in_stream)
-            .and_then(|facts| request_usage_in_stream(&body, facts));
+        let (body, asking) = facts.as_ref().map_or((body.clone(), None), |facts| {
+            let output_limit = admit::output_limit_to_put_in(&self.worker.app, facts);
+            let with = |usage_in_stream| rewrite(&body, facts, Rewrites { usage_in_stream, output_limit });
+            let asks = upstream.usage_in_stream && facts.lacks_usage_in_stream();
+            (with(false).unwrap_or_else(|| body.clone()), asks.then(|| with(true)).flatten())
+        });
         call.sent();
         if let Some(asking) = asking {
             let mut head =
@@ -334,6 +329,19 @@ fn response(head: http::response::Parts, body: Body) -> Response<Body> {
     *response.status_mut() = head.status;
     *response.headers_mut() = head.headers;
     response
+}
+
+/// Refuses a model that the key may not call, be it the request's own or one that a tool names.
+fn check_models(key: &KeyPolicy, facts: &RequestFacts) -> Result<(), Refused> {
+    let Some(allowed) = &key.models else { return Ok(()) };
+    match iter::once(&facts.model).chain(&facts.other_models).find(|model| !allowed.matches(model)) {
+        None => Ok(()),
+        Some(model) => Err(Refused::new(
+            ErrorKind::Forbidden,
+            "model_not_allowed",
+            format!("Key `{}` may not call model `{model}`. Use one of the models it is allowed.", key.key),
+        )),
+    }
 }
 
 /// Whether calls of this kind have a body that is inspected.

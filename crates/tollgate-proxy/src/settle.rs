@@ -21,6 +21,8 @@ pub(crate) struct Quote {
     pub(crate) model: Arc<str>,
     /// The tier the request names.
     pub(crate) service_tier: Option<Arc<str>>,
+    /// Whether the prompt holds what is not in the body, so that the estimate had to guess.
+    pub(crate) hidden_input: bool,
 }
 
 impl Quote {
@@ -32,6 +34,7 @@ impl Quote {
             estimated_input: Tokens::ZERO,
             model,
             service_tier: None,
+            hidden_input: false,
         }
     }
 }
@@ -147,6 +150,9 @@ impl Pricing<'_> {
             input_tokens = input_tokens.saturating_add(other.usage.input_total());
             output_tokens = output_tokens.saturating_add(other.usage.output);
             others.push(model_use(model, other));
+        }
+        if self.quote.hidden_input {
+            note(&mut flags, "hidden_input");
         }
         if metered.is_some_and(|metered| metered.is_contradictory) {
             note(&mut flags, "clamped");

@@ -73,14 +73,14 @@ impl Metering {
     }
 
     /// The answer goes no further: because of `outcome`, unless it was whole by its own protocol.
-    /// Tells whether it was.
-    fn end(&mut self, outcome: Outcome) -> StreamEnd {
+    /// Tells whether its content was finished.
+    fn end(&mut self, outcome: Outcome) -> bool {
         let metered = self.meter.finish();
         let outcome = if metered.end == StreamEnd::Complete { Outcome::Complete } else { outcome };
         if let Some(call) = self.call.take() {
             call.ended(&metered, outcome);
         }
-        metered.end
+        metered.is_finished
     }
 }
 
@@ -219,9 +219,9 @@ impl Relay {
             let rest = filter.finish();
             self.pass(rest);
         }
-        let end = self.metering.take().map(|mut metering| metering.end(Outcome::UpstreamBroken));
+        let is_finished = self.metering.take().map(|mut metering| metering.end(Outcome::UpstreamBroken));
         // The connection ended as it should, the answer did not.
-        if end == Some(StreamEnd::Cut)
+        if is_finished == Some(false)
             && let Some(event) = self.tail.error_event(&RelayError::Cut)
         {
             self.merge.push(event);
