@@ -40,6 +40,6 @@ pub use error_body::{ErrorKind, error_body};
 pub use estimate::{InputSizes, estimate_input};
 pub use facts::{CacheWrite, RequestError, RequestFacts, inspect};
 pub use meter::{Meter, Metered, ModelUsage, Reported, StreamEnd};
-pub use openai::{Rewrites, StreamFilter, is_stream_options_rejection, request_usage_in_stream, rewrite};
+pub use openai::{Rewrites, StreamFilter, is_stream_options_rejection, rewrite};
 pub use route::{Call, Endpoint, Protocol, RouteError, route};
 pub use stream_error::stream_error_event;

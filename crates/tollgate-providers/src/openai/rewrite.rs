@@ -38,11 +38,6 @@ pub fn rewrite(body: &Bytes, facts: &RequestFacts, rewrites: Rewrites) -> Option
     }
 }
 
-/// The body with `stream_options.include_usage` set, or `None` if nothing is to be changed.
-pub fn request_usage_in_stream(body: &Bytes, facts: &RequestFacts) -> Option<Bytes> {
-    rewrite(body, facts, Rewrites { usage_in_stream: true, output_limit: None })
-}
-
 /// Where a `max_completion_tokens` can be put. Offsets are bytes from the body's start.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum LimitPlace {
