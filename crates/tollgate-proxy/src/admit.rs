@@ -228,7 +228,7 @@ fn record_refusal(
     charge: u64,
 ) {
     let retry_after = refused.retry_after_seconds.filter(|_| refused.should_retry != Some(false));
-    app.usage.record(Event::Refusal(RefusalEvent {
+    app.usage.record(&Event::Refusal(RefusalEvent {
         ts: at,
         request_id: candidate.request_id.to_string().into(),
         tenant: candidate.key.tenant.clone(),

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use tollgate_limiter::{DurationMs, ExactAmount, ReservationId, TimestampMs};
-use tollgate_providers::{Metered, StreamEnd};
+use tollgate_providers::{Metered, Reported, StreamEnd};
 use tollgate_store::{Held, Settled};
 use tollgate_usage::{Event, Outcome, Session, UsageEvent};
 
@@ -117,7 +117,11 @@ impl Call {
     /// The answer has begun and goes no further. What the provider reported last decides what it
     /// costs, if it was its last word; else what it had reported, but not less than the reservation.
     pub(crate) fn ended(mut self, metered: &Metered, outcome: Outcome) {
-        let whole = metered.is_final || metered.end == StreamEnd::Complete;
+        let whole = match metered.usage {
+            // Reported, but not as the last word: more may have been used since.
+            Reported::Usage(_) => metered.is_final,
+            Reported::Missing => metered.end == StreamEnd::Complete,
+        };
         self.finish(if whole { End::Whole(metered) } else { End::Broken(metered) }, outcome);
     }
 
@@ -126,7 +130,7 @@ impl Call {
         let bill = settle::bill(&end, &admitted.quote, &self.app.policy.prices, admitted.at);
         self.app.metrics.settled(&admitted, &bill, outcome);
         settle_in_store(&self.app, &admitted, &bill.amounts);
-        self.app.usage.record(Event::Usage(self.event(*admitted, bill, outcome)));
+        self.app.usage.record(&Event::Usage(self.event(*admitted, bill, outcome)));
     }
 
     fn event(&self, admitted: Admitted, bill: Bill, outcome: Outcome) -> UsageEvent {

@@ -5,9 +5,11 @@
 //! logged. While the file cannot be written the writer keeps what it has and tries again.
 
 mod file;
+mod lines;
 mod queue;
 mod thread;
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +43,11 @@ impl Default for WriterOptions {
     }
 }
 
+thread_local! {
+    /// Where a thread forms its lines: as long as the longest event it has met.
+    static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
 /// The writing end of a usage file.
 #[derive(Debug)]
 pub struct Writer {
@@ -70,8 +77,17 @@ impl Writer {
 
     /// Hands an event over. Never blocks on the disk; drops and counts the event when too many wait
     /// or the writer is closed.
-    pub fn record(&self, event: Event) {
-        self.queue.push(event);
+    pub fn record(&self, event: &Event) {
+        LINE.with_borrow_mut(|line| {
+            line.clear();
+            match serde_json::to_writer(&mut *line, event) {
+                Ok(()) => {
+                    line.push(b'\n');
+                    self.queue.push(line);
+                }
+                Err(error) => tracing::error!(%error, "a usage event has no JSON form"),
+            }
+        });
     }
 
     /// Events that were dropped since the start.

@@ -21,8 +21,9 @@ use tollgate_limiter::{
 use crate::{Clock, Store, StoreFuture};
 use shards::{CounterShards, SHARDS, lock};
 
-/// How many ended reservations a shard remembers.
-const FINISHED_MAX: usize = 32;
+/// How many ended reservations a shard remembers. Repeated calls come from this very process, at
+/// once or never; remembering more only keeps memory from being used again.
+const FINISHED_MAX: usize = 4;
 
 /// Counters in this process's memory. Gone when it ends.
 ///
@@ -30,7 +31,7 @@ const FINISHED_MAX: usize = 32;
 /// [ready](StoreFuture::now_or_later).
 ///
 /// Counters that no longer count are dropped bit by bit as calls come in, and of the reservations
-/// that ended the last two thousand or so are remembered. Open reservations are kept until they are settled.
+/// that ended the last 256 or so are remembered. Open reservations are kept until they are settled.
 pub struct MemoryStore {
     clock: Arc<dyn Clock>,
     hasher: RandomState,

@@ -1,11 +1,14 @@
 //! What stands between those who record and the thread that writes.
+//!
+//! Events wait as the lines they will be: their memory is one buffer that grows and is written out,
+//! where events handed from one thread to another would be freed far from where they were made.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::event::Event;
+use super::lines::Lines;
 
 /// A bounded list of events and the state of the thread that empties it.
 #[derive(Debug)]
@@ -23,8 +26,8 @@ pub(super) struct Queue {
 
 #[derive(Debug, Default)]
 struct State {
-    events: Vec<Event>,
-    /// Events the thread has taken and not yet written.
+    lines: Lines,
+    /// Lines the thread has taken and not yet written.
     taken: usize,
     recorded: u64,
     /// Recorded events that are in the file or given up.
@@ -57,7 +60,7 @@ impl Failure {
 /// What the thread is to do next.
 pub(super) struct Work {
     /// What was recorded, in order.
-    pub(super) events: Vec<Event>,
+    pub(super) lines: Lines,
     /// Whether this is the last work there is.
     pub(super) last: bool,
 }
@@ -74,10 +77,10 @@ impl Queue {
         }
     }
 
-    /// Takes an event in, or drops and counts it.
-    pub(super) fn push(&self, event: Event) {
+    /// Takes an event's line in, or drops and counts it.
+    pub(super) fn push(&self, line: &[u8]) {
         let mut state = self.lock();
-        if state.closing || state.events.len().saturating_add(state.taken) >= self.waiting_max {
+        if state.closing || state.lines.len().saturating_add(state.taken) >= self.waiting_max {
             let first = !state.dropping && !state.closing;
             state.dropping = true;
             drop(state);
@@ -87,9 +90,9 @@ impl Queue {
             }
             return;
         }
-        state.events.push(event);
+        state.lines.push(line);
         state.recorded = state.recorded.saturating_add(1);
-        let waiting = state.events.len();
+        let waiting = state.lines.len();
         drop(state);
         // A notification is a system call even if nobody waits; the thread needs one a batch.
         if waiting == 1 || waiting == self.wake_at {
@@ -137,17 +140,17 @@ impl Queue {
 
     /// For the thread: waits for events, then for `batch` for more of them. `spare` becomes the list
     /// that is filled next.
-    pub(super) fn take(&self, batch: Duration, spare: Vec<Event>) -> Work {
-        let idle = |state: &mut State| state.events.is_empty() && !state.closing;
+    pub(super) fn take(&self, batch: Duration, spare: Lines) -> Work {
+        let idle = |state: &mut State| state.lines.is_empty() && !state.closing;
         let state = self.work.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
         let early = |state: &mut State| {
-            state.done >= state.flush_to && !state.closing && state.events.len() < self.wake_at
+            state.done >= state.flush_to && !state.closing && state.lines.len() < self.wake_at
         };
         let (mut state, _) =
             self.work.wait_timeout_while(state, batch, early).unwrap_or_else(PoisonError::into_inner);
-        let events = std::mem::replace(&mut state.events, spare);
-        state.taken = events.len();
-        Work { events, last: state.closing }
+        let lines = std::mem::replace(&mut state.lines, spare);
+        state.taken = lines.len();
+        Work { lines, last: state.closing }
     }
 
     /// For the thread: the taken events are written.
@@ -183,9 +186,9 @@ impl Queue {
     /// For the thread: `lost` of the taken events and all that wait will never be written.
     pub(super) fn finish(&self, lost: usize, result: io::Result<()>) {
         let mut state = self.lock();
-        let lost = lost.saturating_add(state.events.len());
+        let lost = lost.saturating_add(state.lines.len());
         self.dropped.fetch_add(u64::try_from(lost).unwrap_or(u64::MAX), Ordering::Relaxed);
-        state.events = Vec::new();
+        state.lines = Lines::default();
         state.taken = 0;
         state.done = state.recorded;
         state.closing = true;

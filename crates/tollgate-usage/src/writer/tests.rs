@@ -96,7 +96,7 @@ fn lines(ids: impl IntoIterator<Item = usize>) -> String {
 }
 
 fn record(writer: &Writer, ids: impl IntoIterator<Item = usize>) {
-    ids.into_iter().for_each(|id| writer.record(event(&id.to_string())));
+    ids.into_iter().for_each(|id| writer.record(&event(&id.to_string())));
 }
 
 /// Never writes and never retries by itself: only when it is asked to flush or is closed.

@@ -231,7 +231,7 @@ fn any_usage() -> impl Strategy<Value = UsageEvent> {
 fn append(path: &Path, events: &[UsageEvent]) -> Result<(), UsageError> {
     let writer = Writer::open(path, WriterOptions::default())?;
     for event in events {
-        writer.record(Event::Usage(event.clone()));
+        writer.record(&Event::Usage(event.clone()));
     }
     writer.close()
 }

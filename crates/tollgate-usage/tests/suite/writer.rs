@@ -15,7 +15,7 @@ fn a_file_torn_at_any_byte_loses_one_line_at_most() {
     for end in (first.len()..=whole.len()).step_by(3).chain([whole.len() - 1, whole.len()]) {
         fs::write(&path, &whole.as_bytes()[..end]).unwrap();
         let writer = Writer::open(&path, WriterOptions::default()).unwrap();
-        writer.record(Event::Usage(usage("third")));
+        writer.record(&Event::Usage(usage("third")));
         writer.close().unwrap();
         let (summary, events) = read(&path).unwrap();
         let ids: Vec<_> = events.iter().map(|(id, _)| &**id).collect();
@@ -35,7 +35,7 @@ fn recorded_events_are_readable_after_a_flush_while_the_writer_goes_on() {
     let path = directory.path().join("usage.jsonl");
     let writer = Writer::open(&path, WriterOptions::default()).unwrap();
     for id in ["a", "b", "c"] {
-        writer.record(Event::Usage(usage(id)));
+        writer.record(&Event::Usage(usage(id)));
         writer.flush().unwrap();
         let (summary, events) = read(&path).unwrap();
         assert_eq!(events.last().map(|(last, _)| &**last), Some(id));
@@ -64,10 +64,10 @@ fn a_file_that_was_moved_away_is_written_to_its_end() {
     let directory = tempfile::tempdir().unwrap();
     let (path, moved) = (directory.path().join("usage.jsonl"), directory.path().join("moved"));
     let writer = Writer::open(&path, WriterOptions::default()).unwrap();
-    writer.record(Event::Usage(usage("before")));
+    writer.record(&Event::Usage(usage("before")));
     writer.flush().unwrap();
     fs::rename(&path, &moved).unwrap();
-    writer.record(Event::Usage(usage("after")));
+    writer.record(&Event::Usage(usage("after")));
     writer.close().unwrap();
     assert_eq!(read(&moved).unwrap().0.events, 2);
     assert!(!path.exists());
@@ -79,11 +79,11 @@ fn what_others_append_is_kept() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("usage.jsonl");
     let writer = Writer::open(&path, WriterOptions::default()).unwrap();
-    writer.record(Event::Usage(usage("one")));
+    writer.record(&Event::Usage(usage("one")));
     writer.flush().unwrap();
     let mut other = OpenOptions::new().append(true).open(&path).unwrap();
     other.write_all(line(&Event::Usage(usage("other"))).as_bytes()).unwrap();
-    writer.record(Event::Usage(usage("two")));
+    writer.record(&Event::Usage(usage("two")));
     writer.close().unwrap();
     let ids: Vec<_> = read(&path).unwrap().1.into_iter().map(|(id, _)| id).collect();
     assert_eq!(ids, ["one", "other", "two"]);
