@@ -35,6 +35,7 @@ pub(super) const STEPS: &[Step] = &[
     },
     Step { name: "build", what: "the release binary", is_quick: false, run: build },
     Step { name: "demo", what: "the demo from start to end", is_quick: false, run: demo },
+    Step { name: "soak", what: "five minutes of mixed load", is_quick: false, run: soak },
     Step { name: "sdk", what: "the official SDKs against the binary", is_quick: false, run: sdk::run },
 ];
 
@@ -92,6 +93,13 @@ fn test(context: &Context) -> Result<(), String> {
 /// Where the suite over recorded exchanges, which are no part of the project, looks for them.
 fn captures(context: &Context) -> PathBuf {
     env::var_os(CAPTURES).map_or_else(|| context.root.join("../shared/data/captures"), PathBuf::from)
+}
+
+/// The mixed load that `test` runs for ten seconds, for as long as leaks need to show.
+fn soak(context: &Context) -> Result<(), String> {
+    let arguments =
+        ["test", "--package", "tollgate-tests", "--test", "soak", "--locked", "--", "--nocapture"];
+    command::run(context.cargo(&arguments).env("TOLLGATE_SOAK_SECONDS", "300"))
 }
 
 fn doc(context: &Context) -> Result<(), String> {
