@@ -25,6 +25,9 @@ use tollgate_store::{Clock, CounterView, ManualClock, MemoryStore, Store, System
 /// What the proxy sends to the mock in place of a client's key; the mock accepts nothing else.
 pub const PROVIDER_KEY: &str = "sk_provider_sentinel";
 
+/// How many requests the mock keeps: few, so that a long load does not look like a leak.
+const REQUESTS_KEPT: usize = 500;
+
 /// How a gateway is started.
 #[derive(Debug, Default)]
 pub struct GatewayOptions {
@@ -92,6 +95,7 @@ impl Gateway {
         let mock = Mock::start(Options {
             api_key: Some(PROVIDER_KEY.to_owned()),
             behaviour: options.behaviour.clone(),
+            request_limit: REQUESTS_KEPT,
             ..Options::default()
         })
         .expect("the mock starts");

@@ -21,7 +21,7 @@ const TENANT: &str = "[[tenants]]\nid = \"t\"\nrequests_per_second = 100000\ntok
                       [[tenants.keys]]\nid = \"k\"\nkey_env = \"key_of_t\"\n";
 
 /// What a memory that does not leak may still grow by while pools and buffers settle.
-const GROWTH_KIB_MAX: u64 = 48 * 1024;
+const GROWTH_KIB_MAX: u64 = 16 * 1024;
 
 /// What a client does, by turns: path, whether it streams, how the provider behaves, and the text
 /// after which the client leaves (none: it reads to the end).

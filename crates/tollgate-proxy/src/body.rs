@@ -54,8 +54,8 @@ impl Body {
         Self { _open: Some(open), ..self }
     }
 
-    /// The same for an HTTP/2 connection, where a relay needs a task of its own.
-    pub(crate) fn for_http2(self, tasks: &TaskTracker) -> Self {
+    /// The same with a relay that runs on a task of its own.
+    pub(crate) fn pumped(self, tasks: &TaskTracker) -> Self {
         let kind = match self.kind {
             Kind::Relay(relay) => Kind::Pumped(Pumped::start(relay, CLIENT_STALL_MAX, tasks)),
             kind => kind,

@@ -26,8 +26,10 @@ const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection")
 
 /// Headers that belong to one connection, not to the message (RFC 9110 §7.6.1), and the proxy's
 /// own credentials (§11.7).
-const HOP_BY_HOP: [HeaderName; 9] = [
+const HOP_BY_HOP: [HeaderName; 10] = [
     header::CONNECTION,
+    // Answered by the server that the client talks to.
+    header::EXPECT,
     KEEP_ALIVE,
     PROXY_CONNECTION,
     header::PROXY_AUTHENTICATE,
@@ -45,39 +47,29 @@ pub(crate) const CREDENTIALS: [HeaderName; 4] = [header::AUTHORIZATION, X_API_KE
 const KNOWN_CODINGS: [&str; 5] = ["gzip", "br", "zstd", "deflate", "identity"];
 
 /// Drops what belongs to the connection the message came on, and every `x-tollgate-*` header.
+///
+/// One look at each name finds what is there to drop, most often nothing.
 pub(crate) fn strip_connection_headers(headers: &mut HeaderMap) {
-    strip_named_by_connection(headers);
-    for name in &HOP_BY_HOP {
+    let belongs_here = |name: &HeaderName| HOP_BY_HOP.contains(name) || name.as_str().starts_with(OWN_PREFIX);
+    if !headers.keys().any(belongs_here) {
+        return;
+    }
+    let named = named_by_connection(headers);
+    let found: Vec<HeaderName> = headers.keys().filter(|name| belongs_here(name)).cloned().collect();
+    for name in found.into_iter().chain(named) {
         headers.remove(name);
     }
-    strip_own(headers);
 }
 
 /// A `connection` header names further headers to drop (RFC 9110 §7.6.1).
-fn strip_named_by_connection(headers: &mut HeaderMap) {
-    if !headers.contains_key(header::CONNECTION) {
-        return;
-    }
-    let named: Vec<HeaderName> = headers
+fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
+    headers
         .get_all(header::CONNECTION)
         .iter()
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .filter_map(|name| HeaderName::try_from(name.trim()).ok())
-        .collect();
-    for name in named {
-        headers.remove(name);
-    }
-}
-
-fn strip_own(headers: &mut HeaderMap) {
-    if headers.keys().any(|name| name.as_str().starts_with(OWN_PREFIX)) {
-        let own: Vec<HeaderName> =
-            headers.keys().filter(|name| name.as_str().starts_with(OWN_PREFIX)).cloned().collect();
-        for name in own {
-            headers.remove(name);
-        }
-    }
+        .collect()
 }
 
 /// Keeps of `accept-encoding` only the codings a copy of the answer can be decoded from.

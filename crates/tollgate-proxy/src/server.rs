@@ -149,10 +149,11 @@ async fn serve(
     let open = OpenRequests::default();
     let counted = open.clone();
     let service = service_fn(move |request| service::call(worker.clone(), counted.clone(), request));
-    let builder = http_builder(shared.header_timeout, tracker);
+    let builder = http_builder(tracker);
     let connection = builder.serve_connection(io, service);
     tokio::pin!(connection);
-    // hyper's header time-out starts once it knows which HTTP it is, and HTTP/2 has none.
+    // In place of hyper's header time-out, which makes a timer for every request, does not cover the
+    // time before the first byte and is not there in HTTP/2.
     let idle = open.idle_for(shared.header_timeout);
     tokio::pin!(idle);
     let stop = shared.stop.cancelled();
@@ -218,9 +219,9 @@ where
     }
 }
 
-fn http_builder(header_timeout: Duration, tracker: TaskTracker) -> auto::Builder<Tracked> {
+fn http_builder(tracker: TaskTracker) -> auto::Builder<Tracked> {
     let mut builder = auto::Builder::new(Tracked(tracker));
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(header_timeout).max_buf_size(HEAD_BYTES_MAX);
+    builder.http1().max_buf_size(HEAD_BYTES_MAX);
     builder
         .http2()
         .timer(TokioTimer::new())

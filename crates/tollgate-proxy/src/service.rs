@@ -68,7 +68,7 @@ pub(crate) async fn call(
     }
     worker.app.metrics.answered(protocol, response.status());
     let tasks = &worker.app.tasks;
-    Ok(response.map(|body| if is_http2 { body.counted(open).for_http2(tasks) } else { body.counted(open) }))
+    Ok(response.map(|body| if is_http2 { body.counted(open).pumped(tasks) } else { body.counted(open) }))
 }
 
 /// What a request is answered with.
@@ -289,7 +289,12 @@ impl Exchange<'_> {
             Tail::closed()
         };
         let relay = Relay::new(incoming, &head.headers, (call, meter), filter, tail, upstream.idle_timeout);
-        response(head, Body::relay(relay))
+        let body = if streamed {
+            Body::relay(relay.in_events()).pumped(&self.worker.app.tasks)
+        } else {
+            Body::relay(relay)
+        };
+        response(head, body)
     }
 }
 

@@ -114,7 +114,6 @@ impl Upstream {
         headers::strip_connection_headers(&mut headers);
         headers::restrict_accept_encoding(&mut headers);
         headers.remove(header::HOST);
-        headers.remove(header::EXPECT);
         match body_bytes {
             Some(bytes) => headers.insert(header::CONTENT_LENGTH, bytes.into()),
             None => headers.remove(header::CONTENT_LENGTH),

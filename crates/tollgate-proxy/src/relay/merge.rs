@@ -8,17 +8,18 @@ use bytes::{Bytes, BytesMut};
 /// The most bytes joined before they are passed on.
 const MERGED_BYTES_MAX: usize = 64 * 1024;
 
-/// How often the body says "not yet, ask again" before it gives up hoping for more.
+/// How often a stream's relay asks again before it passes on what it holds.
 ///
-/// hyper's dispatcher polls a body up to 16 times in one task poll; the upstream connection's task
-/// gets its turn only after that.
-const PATIENCE_POLLS: u8 = 17;
+/// Each time the upstream connection's task gets its turn, and hands over one frame. One turn is
+/// enough for a frame that is there; the second is for a task that was in the middle of a read.
+pub(crate) const STREAM_PATIENCE_POLLS: u8 = 2;
 
 /// Bytes on their way out, joined while more keep coming.
 #[derive(Debug, Default)]
 pub(crate) struct Merge {
     first: Bytes,
     joined: BytesMut,
+    patience_polls: u8,
     polls_without_news: u8,
 }
 
@@ -34,6 +35,11 @@ pub(crate) enum Idle {
 }
 
 impl Merge {
+    /// Joins frames that come within so many polls of one another; with 0, those of one poll.
+    pub(crate) fn patient(patience_polls: u8) -> Self {
+        Self { patience_polls, ..Self::default() }
+    }
+
     /// Takes bytes in. True when enough is held to pass it on.
     pub(crate) fn push(&mut self, bytes: Bytes) -> bool {
         self.polls_without_news = 0;
@@ -54,7 +60,7 @@ impl Merge {
         if self.is_empty() {
             return Idle::Wait;
         }
-        if self.polls_without_news < PATIENCE_POLLS {
+        if self.polls_without_news < self.patience_polls {
             self.polls_without_news += 1;
             return Idle::AskAgain;
         }
@@ -98,11 +104,11 @@ mod tests {
 
     #[test]
     fn patience_ends_and_starts_anew_with_every_frame() {
-        let mut merge = Merge::default();
+        let mut merge = Merge::patient(3);
         assert_eq!(merge.idle(), Idle::Wait);
         for _ in 0..2 {
             merge.push(Bytes::from_static(b"x"));
-            for _ in 0..PATIENCE_POLLS {
+            for _ in 0..3 {
                 assert_eq!(merge.idle(), Idle::AskAgain);
             }
         }

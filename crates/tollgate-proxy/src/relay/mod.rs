@@ -23,7 +23,7 @@ use tollgate_usage::Outcome;
 
 use self::{
     decode::Decoder,
-    merge::{Idle, Merge},
+    merge::{Idle, Merge, STREAM_PATIENCE_POLLS},
 };
 use crate::call::Call;
 
@@ -32,7 +32,7 @@ pub(crate) use self::{pump::Pumped, tail::Tail};
 /// A response body that reads its own copy. When it ends, breaks or is dropped, its call is settled.
 pub(crate) struct Relay {
     upstream: Option<Incoming>,
-    metering: Option<Metering>,
+    metering: Option<Box<Metering>>,
     filter: Option<StreamFilter>,
     merge: Merge,
     trailers: Option<HeaderMap>,
@@ -102,12 +102,18 @@ impl Relay {
         idle_timeout: Duration,
     ) -> Self {
         let (call, meter) = metering;
-        let metering = Metering { call: Some(call), meter, decoder: Decoder::new(headers) };
+        let metering = Box::new(Metering { call: Some(call), meter, decoder: Decoder::new(headers) });
         let mut relay = Self::unmetered(upstream, idle_timeout);
         relay.metering = Some(metering);
         relay.filter = filter;
         relay.tail = tail;
         relay
+    }
+
+    /// The same for an answer in events: frames that are ready together leave together.
+    pub(crate) fn in_events(mut self) -> Self {
+        self.merge = Merge::patient(STREAM_PATIENCE_POLLS);
+        self
     }
 
     /// Passes on an answer that costs nothing.
@@ -283,7 +289,7 @@ impl Drop for Relay {
 }
 
 /// Reads an answer on after its client has left, so that its final usage can still arrive.
-async fn read_on(mut upstream: Incoming, mut metering: Metering, drain: Duration) {
+async fn read_on(mut upstream: Incoming, mut metering: Box<Metering>, drain: Duration) {
     let read = async {
         while let Some(Ok(frame)) = upstream.frame().await {
             if let Ok(data) = frame.into_data() {

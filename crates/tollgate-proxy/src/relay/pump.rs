@@ -1,4 +1,8 @@
-//! An answer on an HTTP/2 connection runs on a task of its own.
+//! Streams, and answers on HTTP/2 connections, run on a task of their own.
+//!
+//! A stream's frames come one by one, each with a turn of two tasks: the upstream connection's and the
+//! one that polls the relay. A task with nothing else to do is the cheapest to poll so often; the
+//! client's connection is woken once for what came together.
 //!
 //! HTTP/2 has a window for each stream: a client that leaves it closed stops hyper from polling the
 //! body, while the connection lives on. A relay that is not polled can neither time out nor notice
@@ -12,7 +16,7 @@ use std::{
 
 use bytes::Bytes;
 use hyper::body::Frame;
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio_util::task::TaskTracker;
 
 use super::{Relay, RelayError};
@@ -43,7 +47,12 @@ async fn pump(mut relay: Box<Relay>, sender: mpsc::Sender<Piece>, patience: Dura
             () = sender.closed() => return,
         };
         let Some(piece) = piece else { return };
-        if sender.send_timeout(piece, patience).await.is_err() {
+        let sent = match sender.try_send(piece) {
+            Ok(()) => true,
+            Err(TrySendError::Full(piece)) => sender.send_timeout(piece, patience).await.is_ok(),
+            Err(TrySendError::Closed(_)) => false,
+        };
+        if !sent {
             return;
         }
     }
