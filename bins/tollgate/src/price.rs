@@ -136,7 +136,7 @@ fn batch(table: &Arc<PriceTable>, file: &Path, now: TimestampMs) -> Result<(), F
 }
 
 fn price_line(table: &PriceTable, line: &str, now: TimestampMs) -> Result<Priced, String> {
-    let priceable: Priceable = serde_json::from_str(line).map_err(|error| error.to_string())?;
+    let priceable: Priceable = serde_json::from_str(line.trim()).map_err(|error| error.to_string())?;
     let usage = Usage::from(priceable.usage);
     let bill = price_usage(table, &priceable.model, &usage, priceable.service_tier.as_deref(), now)
         .map_err(|error| error.to_string())?;

@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 use tollgate_store::{Clock, Store};
 use tollgate_usage::Writer;
@@ -16,6 +17,8 @@ pub(crate) struct App {
     pub(crate) usage: Writer,
     pub(crate) metrics: Metrics,
     pub(crate) max_body_bytes: usize,
+    /// The memory of large request bodies.
+    pub(crate) large_bodies: Arc<Semaphore>,
     /// How long an answer is read on after its client has left.
     pub(crate) drain: Duration,
     /// Work that goes on after its request: drains, and settlements that wait for the store.

@@ -2,6 +2,7 @@
 
 use std::{
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -9,6 +10,7 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
 use tollgate_providers::ErrorKind;
 
@@ -96,24 +98,46 @@ impl HttpBody for Body {
     }
 }
 
+/// A request's body, and its share of the memory that all of them may take.
+pub(crate) struct Held {
+    pub(crate) bytes: Bytes,
+    _share: Option<OwnedSemaphorePermit>,
+}
+
+/// Bodies up to this size need no share: what limits them is the number of connections.
+const SMALL_BODY_BYTES: usize = 64 * 1024;
+
+/// The memory of all larger bodies together, in units of a small one: 1 GiB. A body beyond it waits.
+const LARGE_BODIES_MAX: usize = 16 * 1024;
+
+/// The shares of large bodies.
+pub(crate) fn large_bodies() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(LARGE_BODIES_MAX))
+}
+
 /// Reads a request's body, at most `max_bytes` of it.
-pub(crate) async fn read(body: Incoming, max_bytes: usize) -> Result<Bytes, Refused> {
-    match tokio::time::timeout(BODY_TIME_MAX, read_all(body, max_bytes)).await {
+pub(crate) async fn read(body: Incoming, max_bytes: usize, large: &Arc<Semaphore>) -> Result<Held, Refused> {
+    match tokio::time::timeout(BODY_TIME_MAX, read_all(body, max_bytes, large)).await {
         Ok(read) => read,
         Err(_elapsed) => Err(too_slow()),
     }
 }
 
-async fn read_all(mut body: Incoming, max_bytes: usize) -> Result<Bytes, Refused> {
+async fn read_all(mut body: Incoming, max_bytes: usize, large: &Arc<Semaphore>) -> Result<Held, Refused> {
     let announced = body.size_hint().lower();
     if announced > max_bytes as u64 {
         return Err(too_large(max_bytes));
     }
-    let Some(first) = next_data(&mut body).await? else { return Ok(Bytes::new()) };
+    // A body that does not say how long it is may become as long as any.
+    let size =
+        body.size_hint().exact().map_or(max_bytes, |bytes| usize::try_from(bytes).unwrap_or(max_bytes));
+    let share = share(size.min(max_bytes), large).await?;
+    let held = |bytes| Ok(Held { bytes, _share: share });
+    let Some(first) = next_data(&mut body).await? else { return held(Bytes::new()) };
     let mut whole = Whole { bytes: BytesMut::new(), max_bytes };
     let Some(second) = next_data(&mut body).await? else {
         whole.check(first.len())?;
-        return Ok(first);
+        return held(first);
     };
     // At most `max_bytes`, as checked above; exact where the request has a content-length.
     whole.bytes.reserve(usize::try_from(announced).unwrap_or(0));
@@ -122,7 +146,17 @@ async fn read_all(mut body: Incoming, max_bytes: usize) -> Result<Bytes, Refused
     while let Some(data) = next_data(&mut body).await? {
         whole.push(&data)?;
     }
-    Ok(whole.bytes.freeze())
+    held(whole.bytes.freeze())
+}
+
+/// Waits for a body's share of the memory, if it needs one.
+async fn share(bytes: usize, large: &Arc<Semaphore>) -> Result<Option<OwnedSemaphorePermit>, Refused> {
+    if bytes <= SMALL_BODY_BYTES {
+        return Ok(None);
+    }
+    let units = bytes.div_ceil(SMALL_BODY_BYTES).min(LARGE_BODIES_MAX);
+    let units = u32::try_from(units).unwrap_or(u32::MAX);
+    large.clone().acquire_many_owned(units).await.map(Some).map_err(|_closed| too_slow())
 }
 
 /// A body that came in several pieces.

@@ -101,6 +101,7 @@ impl Setup {
             usage,
             metrics,
             max_body_bytes: config.server.max_body_bytes,
+            large_bodies: body::large_bodies(),
             drain: config.reservation.drain,
             tasks: TaskTracker::new(),
         });

@@ -110,7 +110,7 @@ struct Prepared<'a> {
     upstream: &'a Upstream,
     facts: Option<RequestFacts>,
     session: Option<Session>,
-    body: Bytes,
+    body: body::Held,
 }
 
 impl Exchange<'_> {
@@ -144,8 +144,9 @@ impl Exchange<'_> {
         let (Some(presented), Some(key)) = (presented, key) else { return Err(unauthenticated(presented)) };
         let session = session(parts)?;
         check_framing(parts)?;
-        let body = body::read(body, self.worker.app.max_body_bytes).await?;
-        let facts = self.facts(&body)?;
+        let app = &self.worker.app;
+        let body = body::read(body, app.max_body_bytes, &app.large_bodies).await?;
+        let facts = self.facts(&body.bytes)?;
         let model = facts.as_ref().map_or("", |facts| facts.model.as_str());
         if let Some(facts) = &facts {
             check_models(&key, facts)?;
@@ -189,7 +190,8 @@ impl Exchange<'_> {
         parts: Parts,
         prepared: Prepared<'_>,
     ) -> Result<Response<Body>, Refused> {
-        let Prepared { upstream, facts, body, .. } = prepared;
+        let Prepared { upstream, facts, body: held, .. } = prepared;
+        let body = held.bytes.clone();
         let path = self.path(&parts);
         let (body, asking) = facts.as_ref().map_or((body.clone(), None), |facts| {
             let output_limit = admit::output_limit_to_put_in(&self.worker.app, facts);
