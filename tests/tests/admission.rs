@@ -1,4 +1,10 @@
 //! Who is admitted: limits and budgets as a client meets them.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "in a test, a broken assumption ends the test"
+)]
 
 use serde_json::{Value, json};
 use tollgate_limiter::DurationMs;

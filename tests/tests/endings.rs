@@ -1,4 +1,10 @@
 //! How a request ends decides what it costs (SPEC §4): every row, once settled, exactly.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "in a test, a broken assumption ends the test"
+)]
 
 use serde_json::{Value, json};
 use tollgate_tests::{Answer, Client, Gateway, GatewayOptions, PATIENCE, eventually, json_request};

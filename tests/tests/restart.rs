@@ -1,4 +1,10 @@
 //! Stop, start, go on: what was spent comes back; what is draining is settled.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "in a test, a broken assumption ends the test"
+)]
 
 use std::{io::Write, sync::Arc};
 

@@ -2,6 +2,12 @@
 //! equal the sum of the events, and memory is flat.
 //!
 //! `TOLLGATE_SOAK_SECONDS` sets its length (default: 10).
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "in a test, a broken assumption ends the test"
+)]
 
 use std::{
     sync::{

@@ -41,9 +41,26 @@ pub(crate) fn load(path: &Path) -> Result<(Config, Arc<PriceTable>), Failure> {
     let config = Config::load(path, &ProcessEnvironment).map_err(Failure::config)?;
     let prices = match &config.pricing.file {
         None => PriceTable::builtin(),
-        Some(file) => read_table(file).map_err(Failure::config)?,
+        Some(file) => read_table(file).map_err(|error| Failure::config(format!("pricing.file: {error}")))?,
     };
+    check_usage_file(&config.usage.file).map_err(|problem| {
+        Failure::config(format!("usage.file: {}: {problem}", config.usage.file.display()))
+    })?;
     Ok((config, prices))
+}
+
+/// Events are appended to a file and read back from it: a pipe or a device cannot hold them.
+fn check_usage_file(file: &Path) -> Result<(), &'static str> {
+    match file.metadata() {
+        Ok(found) if found.is_file() => Ok(()),
+        Ok(_) => Err("must be a regular file"),
+        Err(_) => match file.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {
+                Err("its directory does not exist: create it, or name another file")
+            }
+            _ => Ok(()),
+        },
+    }
 }
 
 /// The price table in `file`.

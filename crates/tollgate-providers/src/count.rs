@@ -43,6 +43,9 @@ impl<'de> Deserialize<'de> for Count {
     }
 }
 
+/// No answer uses more. Beyond it a report is a fault or an attack, and sums could overflow.
+const COUNT_MAX: u64 = 1_000_000_000_000;
+
 struct CountSink;
 
 impl<'de> Sink<'de> for CountSink {
@@ -51,6 +54,7 @@ impl<'de> Sink<'de> for CountSink {
     fn scalar(self, value: Scalar) -> Count {
         match value {
             Scalar::Null => Count::Unsaid,
+            Scalar::Count(count) if count > COUNT_MAX => Count::Nonsense,
             Scalar::Count(count) => Count::Is(count),
             Scalar::Bool(_) | Scalar::OtherNumber => Count::Nonsense,
         }

@@ -179,7 +179,7 @@ impl Meter {
         let is_missing = !report.is_present || (report.is_zero() && seen.has_content);
         Metered {
             usage: if is_missing { Reported::Missing } else { Reported::Usage(report.usage) },
-            is_final: is_usage_final && !is_missing && !seen.has_unread_usage,
+            is_final: is_usage_final && !is_missing && !seen.has_unread_usage && !report.has_unread_count,
             model: seen.model.clone(),
             service_tier: self.reader.service_tier(),
             others: report.others,
@@ -238,6 +238,8 @@ pub(crate) struct Report {
     pub(crate) others: Vec<ModelUsage>,
     pub(crate) is_present: bool,
     pub(crate) is_contradictory: bool,
+    /// A count was no number that could be one: what it stands for is not in `usage`.
+    pub(crate) has_unread_count: bool,
 }
 
 impl Report {

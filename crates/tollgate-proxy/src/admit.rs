@@ -109,6 +109,7 @@ impl Candidate<'_> {
             limits: limits.clone(),
             held: Held { id: self.request_id, plan, at },
             quote,
+            stream: self.facts.is_some_and(|facts| facts.stream),
             at,
             arrived: self.arrived,
         }

@@ -1,6 +1,10 @@
 //! What every worker shares: the policy, the store, the clock, the usage writer, metrics.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
@@ -21,6 +25,8 @@ pub(crate) struct App {
     pub(crate) large_bodies: Arc<Semaphore>,
     /// How long an answer is read on after its client has left.
     pub(crate) drain: Duration,
+    /// Set when a drain is over and what is still open is cut.
+    pub(crate) cutting: AtomicBool,
     /// Work that goes on after its request: drains, and settlements that wait for the store.
     pub(crate) tasks: TaskTracker,
 }

@@ -1,6 +1,12 @@
 //! One admitted call, from its reservation to its settlement: exactly once, whatever happens.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use tollgate_limiter::{DurationMs, ExactAmount, ReservationId, TimestampMs};
 use tollgate_providers::{Metered, Reported, StreamEnd};
@@ -25,6 +31,8 @@ pub(crate) struct Admitted {
     pub(crate) limits: Arc<[TenantLimit]>,
     pub(crate) held: Held,
     pub(crate) quote: Quote,
+    /// Whether a stream was asked for.
+    pub(crate) stream: bool,
     /// The moment of admission.
     pub(crate) at: TimestampMs,
     /// The request's arrival, on the clock that never steps back.
@@ -46,14 +54,14 @@ pub(crate) struct Call {
 }
 
 /// How far a call has come.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Debug)]
 enum Stage {
     /// The store has been asked, or is about to be.
     Asking,
     /// The reservation is held.
     Held,
-    /// The request may have reached the provider.
-    Sent,
+    /// The request is on its way, and may have reached the provider once the flag is set.
+    Sending(Arc<AtomicBool>),
 }
 
 impl Call {
@@ -88,9 +96,9 @@ impl Call {
         self.admitted = None;
     }
 
-    /// The request is about to leave for the provider.
-    pub(crate) fn sent(&mut self) {
-        self.stage = Stage::Sent;
+    /// The request is on its way to the provider. `left` is set once any of it has left.
+    pub(crate) fn sending(&mut self, left: Arc<AtomicBool>) {
+        self.stage = Stage::Sending(left);
         if let Some(admitted) = &self.admitted {
             let overhead = self.app.clock.elapsed().saturating_sub(admitted.arrived);
             self.app.metrics.overhead.observe(overhead.as_secs_f64());
@@ -127,6 +135,9 @@ impl Call {
 
     fn finish(&mut self, end: End<'_>, outcome: Outcome) {
         let Some(admitted) = self.admitted.take() else { return };
+        // Who is cut off at the end of a drain has not left.
+        let is_cut = outcome == Outcome::ClientGone && self.app.cutting.load(Ordering::Relaxed);
+        let outcome = if is_cut { Outcome::CutOff } else { outcome };
         let bill = settle::bill(&end, &admitted.quote, &self.app.policy.prices, admitted.at);
         self.app.metrics.settled(&admitted, &bill, outcome);
         settle_in_store(&self.app, &admitted, &bill.amounts);
@@ -145,7 +156,7 @@ impl Call {
             provider: admitted.provider,
             model: bill.model,
             path: admitted.path,
-            stream: self.stream,
+            stream: self.stream || admitted.stream,
             status: self.status,
             outcome,
             tokens: bill.tokens,
@@ -164,7 +175,7 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        match self.stage {
+        let end = match &self.stage {
             Stage::Asking => {
                 // Nobody knows the verdict: should there be a reservation, it is given back.
                 if let Some(admitted) = self.admitted.take() {
@@ -172,9 +183,10 @@ impl Drop for Call {
                 }
                 return;
             }
-            Stage::Held => self.finish(End::Failed, Outcome::ClientGone),
-            Stage::Sent => self.finish(End::NoAnswer, Outcome::ClientGone),
-        }
+            Stage::Sending(left) if left.load(Ordering::Relaxed) => End::NoAnswer,
+            Stage::Held | Stage::Sending(_) => End::Failed,
+        };
+        self.finish(end, Outcome::ClientGone);
         self.app.metrics.open.dec();
     }
 }

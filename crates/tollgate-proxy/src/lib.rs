@@ -35,7 +35,10 @@ use std::{
     fmt,
     net::SocketAddr,
     num::NonZeroUsize,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64},
+    },
     thread::JoinHandle,
 };
 
@@ -103,6 +106,7 @@ impl Setup {
             max_body_bytes: config.server.max_body_bytes,
             large_bodies: body::large_bodies(),
             drain: config.reservation.drain,
+            cutting: AtomicBool::new(false),
             tasks: TaskTracker::new(),
         });
         let shared = Arc::new(Shared {
@@ -226,7 +230,7 @@ impl Proxy {
 /// How a stop went.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Stopped {
-    /// Connections that outlasted the drain and were cut: to their calls, clients that left.
+    /// Connections that outlasted the drain and were cut.
     pub connections_cut: u64,
 }
 

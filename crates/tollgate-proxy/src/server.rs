@@ -87,6 +87,7 @@ async fn run(listener: TcpListener, shared: Arc<Shared>, worker: Arc<Worker>) {
     tracker.close();
     if tokio::time::timeout(shared.drain, tracker.wait()).await.is_err() {
         shared.cut.fetch_add(tracker.len() as u64, std::sync::atomic::Ordering::Relaxed);
+        worker.app.cutting.store(true, std::sync::atomic::Ordering::Relaxed);
         cut.cancel();
         tracker.wait().await;
     }
@@ -184,6 +185,8 @@ async fn serve(
             () = stop.as_mut(), if !ending => {
                 ending = true;
                 connection.as_mut().graceful_shutdown();
+                // Half a head is no request: it does not hold the drain.
+                idle.set(open.none_for(1, pause));
             }
         }
     }

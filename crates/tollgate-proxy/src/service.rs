@@ -1,11 +1,14 @@
 //! A request's way: route, authenticate, read, inspect, admit, forward, relay.
 
-use std::{convert::Infallible, iter, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    iter,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use bytes::{Bytes, BytesMut};
-use http::{
-    HeaderValue, Method, Request, Response, StatusCode, Version, header, request::Parts, uri::PathAndQuery,
-};
+use http::{HeaderValue, Request, Response, StatusCode, Version, header, request::Parts, uri::PathAndQuery};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tollgate_limiter::{ReservationId, Standing};
@@ -199,13 +202,14 @@ impl Exchange<'_> {
             let asks = upstream.usage_in_stream && facts.lacks_usage_in_stream();
             (with(false).unwrap_or_else(|| body.clone()), asks.then(|| with(true)).flatten())
         });
-        call.sent();
+        let left = Arc::new(AtomicBool::new(false));
+        call.sending(left.clone());
         if let Some(asking) = asking {
             let mut head =
                 upstream.head(parts.method.clone(), &path, parts.headers.clone(), Some(asking.len()));
             // The extra chunk could not be taken out of a compressed stream.
             head.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-            let answer = match upstream.send(head, asking).await {
+            let answer = match upstream.send(head, asking, &left).await {
                 Ok(answer) => answer,
                 Err(error) => return Err(self.unanswered(call, upstream, &error)),
             };
@@ -225,7 +229,7 @@ impl Exchange<'_> {
         }
         let body_bytes = has_body(self.routed.endpoint).then_some(body.len());
         let head = upstream.head(parts.method, &path, parts.headers, body_bytes);
-        match upstream.send(head, body).await {
+        match upstream.send(head, body, &left).await {
             Ok(answer) => Ok(self.relay(call, upstream, facts, answer, false)),
             Err(error) => Err(self.unanswered(call, upstream, &error)),
         }
@@ -386,9 +390,6 @@ fn check_framing(parts: &Parts) -> Result<(), Refused> {
         return refuse(
             "Compressed request bodies are not accepted: send the body without `content-encoding`.",
         );
-    }
-    if parts.method == Method::CONNECT || parts.headers.contains_key(header::UPGRADE) {
-        return refuse("Upgrades are not served here: send the request without `upgrade`.");
     }
     Ok(())
 }

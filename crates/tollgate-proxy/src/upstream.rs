@@ -1,6 +1,15 @@
 //! Connections to providers: pools, TLS, credentials.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{
@@ -8,7 +17,7 @@ use http::{
     uri::{Authority, PathAndQuery, Scheme},
 };
 use http_body_util::Full;
-use hyper::body::Incoming;
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper_rustls::HttpsConnector;
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
@@ -38,7 +47,7 @@ pub(crate) struct Upstream {
     target: Target,
     credential: Option<HeaderValue>,
     response_timeout: Duration,
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: Client<HttpsConnector<HttpConnector>, Outgoing>,
 }
 
 /// Where requests go: the base URL, taken apart once.
@@ -132,18 +141,47 @@ impl Upstream {
         head
     }
 
-    /// Sends a request and waits for the head of the answer.
+    /// Sends a request and waits for the head of the answer. `left` is set when the connection takes
+    /// the body, and so has the head.
     pub(crate) async fn send(
         &self,
         head: Request<()>,
         body: Bytes,
+        left: &Arc<AtomicBool>,
     ) -> Result<Response<Incoming>, UpstreamError> {
-        let request = head.map(|()| Full::new(body));
+        let request = head.map(|()| Outgoing { body: Full::new(body), left: left.clone() });
         match tokio::time::timeout(self.response_timeout, self.client.request(request)).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) => Err(UpstreamError::Unreachable(Some(error))),
             Err(_elapsed) => Err(UpstreamError::Timeout),
         }
+    }
+}
+
+/// A request's body that tells when it is taken.
+struct Outgoing {
+    body: Full<Bytes>,
+    left: Arc<AtomicBool>,
+}
+
+impl HttpBody for Outgoing {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.left.store(true, Ordering::Relaxed);
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

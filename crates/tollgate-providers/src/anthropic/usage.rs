@@ -112,6 +112,7 @@ impl Reader {
 #[derive(Debug, Default)]
 struct UsageFields {
     is_nonsense: bool,
+    has_unread_count: bool,
     input: Count,
     cache_read: Count,
     cache_creation: Count,
@@ -138,6 +139,7 @@ impl UsageFields {
             Ok(None) => return false,
             Err(_) => {
                 self.is_nonsense = true;
+                self.has_unread_count = true;
                 return false;
             }
         };
@@ -161,7 +163,7 @@ impl UsageFields {
             (&mut self.web_fetches, server_tools.web_fetch_requests),
         ];
         for (field, later) in fields {
-            self.is_nonsense |= field.replace(later);
+            self.has_unread_count |= field.replace(later);
         }
         if let Some(iterations) = raw.iterations.filter(|list| !list.is_empty()) {
             is_report = true;
@@ -187,8 +189,12 @@ impl UsageFields {
 
     /// The normalised report.
     fn report(&self, ttls: CacheTtls, model: Option<&str>) -> Report {
-        let mut report =
-            Report { is_present: self.is_present(), is_contradictory: self.is_nonsense, ..Report::default() };
+        let mut report = Report {
+            is_present: self.is_present(),
+            is_contradictory: self.is_nonsense || self.has_unread_count,
+            has_unread_count: self.has_unread_count,
+            ..Report::default()
+        };
         if self.iterations.is_empty() {
             let writes = cache_writes(self.cache_creation, self.split_5m, self.split_1h, ttls);
             report.is_contradictory |= writes.is_contradictory && !self.split_is_older;

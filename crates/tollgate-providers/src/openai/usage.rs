@@ -117,7 +117,7 @@ impl Reader {
 /// A usage, field by field as the reports replace one another.
 #[derive(Debug, Default)]
 pub(crate) struct UsageFields {
-    is_nonsense: bool,
+    has_unread_count: bool,
     prompt: Count,
     cached: Count,
     cache_write: Count,
@@ -163,7 +163,7 @@ impl UsageFields {
             Ok(Some(raw)) => raw,
             Ok(None) => return false,
             Err(_) => {
-                self.is_nonsense = true;
+                self.has_unread_count = true;
                 return false;
             }
         };
@@ -181,7 +181,7 @@ impl UsageFields {
             (&mut self.audio_output, completion.audio_tokens),
             (&mut self.image_output, completion.image_tokens),
         ] {
-            self.is_nonsense |= field.replace(later);
+            self.has_unread_count |= field.replace(later);
         }
         is_report
     }
@@ -194,7 +194,7 @@ impl UsageFields {
     /// The normalised report: the prompt's count includes what was cached and written, the
     /// completion's includes reasoning. A part larger than its whole is cut down to it.
     fn report(&self) -> Report {
-        let mut is_contradictory = self.is_nonsense;
+        let mut is_contradictory = self.has_unread_count;
         let mut part = |part: Count, whole: u64| {
             is_contradictory |= part.or_zero() > whole;
             part.or_zero().min(whole)
@@ -216,6 +216,12 @@ impl UsageFields {
             image_output: part(self.image_output, output),
             ..Usage::default()
         };
-        Report { usage, others: Vec::new(), is_present: self.is_present(), is_contradictory }
+        Report {
+            usage,
+            others: Vec::new(),
+            is_present: self.is_present(),
+            is_contradictory,
+            has_unread_count: self.has_unread_count,
+        }
     }
 }

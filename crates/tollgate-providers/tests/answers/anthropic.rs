@@ -197,8 +197,16 @@ fn nonsense_in_a_report_is_left_out_and_said() {
     let metered = meter(MESSAGES, &RequestFacts::default(), false, &body(usage));
     assert!(metered.is_contradictory);
     assert_eq!(metered.usage, Reported::Missing);
-    let large = format!(r#"{{"input_tokens":{},"output_tokens":5}}"#, u64::MAX);
-    assert_eq!(complete(MESSAGES, false, &body(&large)).total(), u64::MAX);
+    for count in ["1e5", "-1", "\"7\"", "1000000000001", "18446744073709551616"] {
+        let usage = format!(r#"{{"input_tokens":{count},"output_tokens":5}}"#);
+        let metered = meter(MESSAGES, &RequestFacts::default(), false, &body(&usage));
+        assert!(
+            metered.is_contradictory && !metered.is_final,
+            "not the last word, so not billed low: {count}"
+        );
+    }
+    let large = r#"{"input_tokens":1000000000000,"output_tokens":5}"#;
+    assert_eq!(complete(MESSAGES, false, &body(large)).total(), 1_000_000_000_005);
 }
 
 #[test]

@@ -107,6 +107,10 @@ impl Relay {
         relay.metering = Some(metering);
         relay.filter = filter;
         relay.tail = tail;
+        // hyper does not poll a body that is empty.
+        if relay.upstream.as_ref().is_some_and(HttpBody::is_end_stream) {
+            relay.finish();
+        }
         relay
     }
 
