@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The reservations of a ledger, apart from its counters: for a store that keeps counters its own
-/// way. [`Ledger`] says what each call does.
+/// way. [`Ledger`](crate::Ledger) says what each call does.
 #[derive(Debug)]
 pub struct Reservations {
     by_id: BTreeMap<ReservationId, Record>,
@@ -31,7 +31,7 @@ impl Reservations {
         self.by_id.len().saturating_sub(self.finished.len())
     }
 
-    /// See [`Ledger::reserve`].
+    /// See [`Ledger::reserve`](crate::Ledger::reserve).
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl Reservations {
         Ok(verdict)
     }
 
-    /// See [`Ledger::extend`].
+    /// See [`Ledger::extend`](crate::Ledger::extend).
     ///
     /// # Errors
     ///
@@ -71,7 +71,7 @@ impl Reservations {
         record.extend(counters, now, held, step, charges)
     }
 
-    /// See [`Ledger::settle`].
+    /// See [`Ledger::settle`](crate::Ledger::settle).
     ///
     /// # Errors
     ///

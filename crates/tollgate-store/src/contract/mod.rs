@@ -106,7 +106,7 @@ pub fn run(name: &str, harness: &dyn Harness) {
     }
 }
 
-/// A `#[test]` for each entry of the contract, on a fresh [`Harness`](crate::contract::Harness) made
+/// A `#[test]` for each entry of the contract, on a fresh [`Harness`] made
 /// by the expression: `contract_tests!(InMemory::new());`
 #[macro_export]
 macro_rules! contract_tests {
