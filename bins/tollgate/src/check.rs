@@ -1,52 +1,62 @@
 //! `tollgate check`: is this configuration usable, and what may each key do?
 
+use std::fmt::Write;
+
 use tollgate_config::{Config, Key, Provider, Tenant};
 use tollgate_limiter::{Enforcement, Period};
 
 use crate::{
     cli::{ConfigArgs, Failure},
+    out::print,
     serve,
 };
 
 pub(crate) fn run(args: &ConfigArgs) -> Result<(), Failure> {
     // A failed check is refused input, not a server that cannot start.
     let (config, prices) = serve::load(&args.config).map_err(|failure| Failure::refused(failure.message))?;
+    // Writing into a string cannot fail.
+    let mut out = String::new();
     for provider in &config.providers {
-        println!("provider {:<16} {:<10} {}", provider.id, protocol(provider), provider.base_url);
+        let _ =
+            writeln!(out, "provider {:<16} {:<10} {}", provider.id, protocol(provider), provider.base_url);
     }
-    println!("prices   {} models", prices.models().count());
+    let _ = writeln!(out, "prices   {} models", prices.models().count());
     for tenant in &config.tenants {
-        println!("\ntenant {}", tenant.id);
+        let _ = writeln!(out, "\ntenant {}", tenant.id);
         for key in &tenant.keys {
-            print_key(&config, tenant, key);
+            describe_key(&mut out, &config, tenant, key);
         }
     }
     for warning in &config.warnings {
-        println!("\nwarning: {warning}");
+        let _ = writeln!(out, "\nwarning: {warning}");
     }
-    println!("\n{}: ok", args.config.display());
-    Ok(())
+    let _ = writeln!(out, "\n{}: ok", args.config.display());
+    print(&out)
 }
 
-fn print_key(config: &Config, tenant: &Tenant, key: &Key) {
-    println!("  key {}", key.id);
+fn describe_key(out: &mut String, config: &Config, tenant: &Tenant, key: &Key) {
+    let _ = writeln!(out, "  key {}", key.id);
     match &key.models {
-        Some(models) => println!("    models   {}", models.patterns().join(", ")),
-        None => println!("    models   all"),
+        Some(models) => {
+            let _ = writeln!(out, "    models   {}", models.patterns().join(", "));
+        }
+        None => {
+            let _ = writeln!(out, "    models   all");
+        }
     }
     let attributes: Vec<_> = key.attributes.iter().map(|(name, value)| format!("{name}={value}")).collect();
     if !attributes.is_empty() {
-        println!("    carries  {}", attributes.join(", "));
+        let _ = writeln!(out, "    carries  {}", attributes.join(", "));
     }
     if tenant.rates.is_empty() && tenant.budgets.is_empty() {
-        println!("    limits   none: every call passes");
+        let _ = writeln!(out, "    limits   none: every call passes");
     }
     for limit in limits(tenant) {
-        println!("    {limit}");
+        let _ = writeln!(out, "    {limit}");
     }
     let hard = tenant.budgets.iter().any(|budget| budget.mode == Enforcement::Hard);
     if !hard {
-        println!("    models without a price: {:?}", config.pricing.unpriced);
+        let _ = writeln!(out, "    models without a price: {:?}", config.pricing.unpriced);
     }
 }
 

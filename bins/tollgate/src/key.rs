@@ -3,7 +3,10 @@
 use rand::Rng;
 use tollgate_config::KeyHash;
 
-use crate::cli::{Failure, KeyArgs};
+use crate::{
+    cli::{Failure, KeyArgs},
+    out::print,
+};
 
 /// What keys start with, so that scanners for leaked secrets know them.
 const PREFIX: &str = "tg-";
@@ -13,12 +16,12 @@ pub(crate) fn new(args: &KeyArgs) -> Result<(), Failure> {
     rand::rng().fill_bytes(&mut secret);
     let hex: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
     let key = format!("{PREFIX}{hex}");
-    println!("The key (shown only now):\n\n    {key}\n");
-    println!("For the configuration, under the tenant it belongs to:\n");
-    println!("    [[tenants.keys]]");
-    println!("    id = {}", toml_string(&args.id));
-    println!("    hash = \"{}\"", KeyHash::of(&key));
-    Ok(())
+    let (id, hash) = (toml_string(&args.id), KeyHash::of(&key));
+    print(&format!(
+        "The key (shown only now):\n\n    {key}\n\n\
+         For the configuration, under the tenant it belongs to:\n\n    \
+         [[tenants.keys]]\n    id = {id}\n    hash = \"{hash}\"\n"
+    ))
 }
 
 fn toml_string(text: &str) -> String {

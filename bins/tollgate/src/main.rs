@@ -5,6 +5,7 @@ mod cli;
 mod demo;
 mod key;
 mod mock;
+mod out;
 mod price;
 mod serve;
 mod signals;

@@ -1,6 +1,7 @@
 //! `tollgate price`: what a usage costs.
 
 use std::{
+    fmt::Write as _,
     fs::File,
     io::{self, BufRead, BufReader, Write},
     path::Path,
@@ -15,6 +16,7 @@ use tollgate_store::{Clock, SystemClock};
 
 use crate::{
     cli::{Failure, PriceArgs, UsageArgs},
+    out::print,
     serve::read_table,
 };
 
@@ -38,25 +40,32 @@ fn one(table: &PriceTable, model: &str, args: &PriceArgs, now: TimestampMs) -> R
     let usage = usage(&args.usage);
     let bill = price_usage(table, model, &usage, args.tier.as_deref(), now).map_err(Failure::refused)?;
     if args.json {
-        println!("{}", bill_json(model, &bill));
-        return Ok(());
+        return print(&format!("{}\n", bill_json(model, &bill)));
     }
-    println!("{:<28} {:>14} {:>18} {:>20}", "class", "quantity", "USD per unit", "USD");
+    let mut out = String::new();
+    let _ = writeln!(out, "{:<28} {:>14} {:>18} {:>20}", "class", "quantity", "USD per unit", "USD");
     for line in &bill.lines {
         let rate = line.price.map_or_else(
             || "no price".to_owned(),
             |price| format!("{} / {}", usd(price), line.class.unit().name()),
         );
-        println!("{:<28} {:>14} {:>18} {:>20}", line.class.name(), line.quantity, rate, usd(line.cost));
+        let _ = writeln!(
+            out,
+            "{:<28} {:>14} {:>18} {:>20}",
+            line.class.name(),
+            line.quantity,
+            rate,
+            usd(line.cost)
+        );
     }
-    println!("{:<28} {:>14} {:>18} {:>20}", "total", "", "", usd(bill.total));
+    let _ = writeln!(out, "{:<28} {:>14} {:>18} {:>20}", "total", "", "", usd(bill.total));
     if let Some(tokens) = bill.above_tokens {
-        println!("prices for more than {tokens} input tokens");
+        let _ = writeln!(out, "prices for more than {tokens} input tokens");
     }
     for flag in bill.flags.names() {
-        println!("note: {flag}");
+        let _ = writeln!(out, "note: {flag}");
     }
-    Ok(())
+    print(&out)
 }
 
 fn bill_json(model: &str, bill: &Bill) -> serde_json::Value {
@@ -96,7 +105,7 @@ struct Priceable {
 #[serde(untagged)]
 enum Priced {
     Cost { cost_pico_usd: serde_json::Value, cost_micro_usd: u64 },
-    Error { error: String },
+    Error { line: u64, error: String },
 }
 
 /// Prices every line. A line that cannot be priced answers with an error, and the command fails at
@@ -110,20 +119,19 @@ fn batch(table: &Arc<PriceTable>, file: &Path, now: TimestampMs) -> Result<(), F
         Box::new(BufReader::new(opened))
     };
     let mut out = io::BufWriter::new(io::stdout().lock());
-    let (mut line, mut failed) = (String::new(), 0_u64);
-    loop {
+    let (mut line, mut failed) = (Vec::new(), 0_u64);
+    for number in 1_u64.. {
         line.clear();
-        let read =
-            io::Read::take(&mut input, LINE_BYTES_MAX).read_line(&mut line).map_err(Failure::refused)?;
-        if read == 0 {
+        let mut bounded = io::Read::take(&mut input, LINE_BYTES_MAX);
+        if bounded.read_until(b'\n', &mut line).map_err(Failure::refused)? == 0 {
             break;
         }
-        if line.trim().is_empty() {
+        if line.trim_ascii().is_empty() {
             continue;
         }
-        let priced = price_line(table, &line, now).unwrap_or_else(|error| {
+        let priced = price_line(table, line.trim_ascii(), now).unwrap_or_else(|error| {
             failed += 1;
-            Priced::Error { error }
+            Priced::Error { line: number, error }
         });
         let text = serde_json::to_string(&priced).map_err(Failure::refused)?;
         writeln!(out, "{text}").map_err(Failure::refused)?;
@@ -135,8 +143,8 @@ fn batch(table: &Arc<PriceTable>, file: &Path, now: TimestampMs) -> Result<(), F
     Ok(())
 }
 
-fn price_line(table: &PriceTable, line: &str, now: TimestampMs) -> Result<Priced, String> {
-    let priceable: Priceable = serde_json::from_str(line.trim()).map_err(|error| error.to_string())?;
+fn price_line(table: &PriceTable, line: &[u8], now: TimestampMs) -> Result<Priced, String> {
+    let priceable: Priceable = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     let usage = Usage::from(priceable.usage);
     let bill = price_usage(table, &priceable.model, &usage, priceable.service_tier.as_deref(), now)
         .map_err(|error| error.to_string())?;
