@@ -254,8 +254,12 @@ async fn slow_heads_and_silent_connections_are_closed() {
 #[tokio::test]
 async fn connections_have_a_bound_and_wait_their_turn() {
     let server = "max_connections = 2".to_owned();
-    let gateway =
-        Gateway::start(GatewayOptions { config: TENANT.to_owned(), server, ..GatewayOptions::default() });
+    let gateway = Gateway::start(GatewayOptions {
+        config: TENANT.to_owned(),
+        server,
+        workers: 2,
+        ..GatewayOptions::default()
+    });
     let client = Client::new(gateway.address());
     let (first, _second) = (client.connect().await, client.connect().await);
     let body = json!({"model": "claude-sonnet-5-5", "max_tokens": 1, "messages": []});

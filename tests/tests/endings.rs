@@ -344,3 +344,16 @@ async fn c24_a_panic_after_the_hold_loses_nothing() {
         assert_eq!(next.status, 200, "look {look}: the worker goes on (the first was answered: {answered})");
     }
 }
+
+#[tokio::test]
+async fn c97_a_call_nobody_waits_for_is_cancelled_at_the_provider_at_once() {
+    for path in [ANTHROPIC, OPENAI] {
+        let gateway = gateway();
+        // Half a minute of events, if nobody stopped them.
+        let headers = ["x-mock-events: 3000", "x-mock-interval-ms: 10"];
+        leave_after(&gateway, path, true, &headers, "data: ").await;
+        let gone = gateway.mock.wait_for(PATIENCE, |counts| counts.client_disconnects == 1).await;
+        assert!(gone.expect("the provider sees it leave").events_sent < 2_000, "{path}");
+        assert_eq!(settled(&gateway).await["outcome"], "client_gone");
+    }
+}

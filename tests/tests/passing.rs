@@ -77,6 +77,24 @@ async fn c98_a_client_that_did_not_ask_for_usage_sees_none_and_all_other_bytes()
 }
 
 #[tokio::test]
+async fn c108_a_rewritten_request_has_one_length_and_it_is_right() {
+    let gateway = Gateway::new(TENANT);
+    let body = chat(None).to_string();
+    let sent_in_chunks = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: t\r\nauthorization: Bearer {KEY}\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n",
+        body.len()
+    );
+    let client = Client::new(gateway.address());
+    assert_eq!(client.send(sent_in_chunks.as_bytes()).await.status, 200);
+    assert_eq!(post(&gateway, "/v1/chat/completions", &chat(None), &[]).await.status, 200);
+    for seen in gateway.mock.requests() {
+        assert!(seen.body.len() > body.len(), "usage was asked for");
+        assert_eq!(seen.headers["content-length"], seen.body.len().to_string());
+        assert!(!seen.headers.contains_key("transfer-encoding"));
+    }
+}
+
+#[tokio::test]
 async fn c100_a_provider_that_does_not_know_stream_options_is_asked_again_without() {
     let gateway = Gateway::new(TENANT);
     let answer =
