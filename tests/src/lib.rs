@@ -12,6 +12,9 @@ pub use gateway::{Clocked, Gateway, GatewayOptions, PROVIDER_KEY, counter};
 
 use std::time::Duration;
 
+/// One USD per million tokens each way: a token costs a micro-USD.
+pub const UNIT_PRICES: &str = "models:\n  unit:\n    input: 1\n    output: 1\n";
+
 /// How long a test waits for something that should happen at once.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 

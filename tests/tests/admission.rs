@@ -8,10 +8,7 @@
 
 use serde_json::{Value, json};
 use tollgate_limiter::DurationMs;
-use tollgate_tests::{Client, Gateway, GatewayOptions};
-
-/// One USD per million tokens each way: a token costs a micro-USD.
-const UNIT_PRICES: &str = "models:\n  unit:\n    input: 1\n    output: 1\n";
+use tollgate_tests::{Client, Gateway, GatewayOptions, UNIT_PRICES};
 
 fn messages(max_tokens: u64) -> Value {
     asking("claude-sonnet-5-5", max_tokens)

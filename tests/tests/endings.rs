@@ -7,10 +7,9 @@
 )]
 
 use serde_json::{Value, json};
-use tollgate_tests::{Answer, Client, Gateway, GatewayOptions, PATIENCE, eventually, json_request};
-
-/// One USD per million tokens each way: a token costs a micro-USD.
-const UNIT_PRICES: &str = "models:\n  unit:\n    input: 1\n    output: 1\n";
+use tollgate_tests::{
+    Answer, Client, Gateway, GatewayOptions, PATIENCE, UNIT_PRICES, eventually, json_request,
+};
 
 const TENANT: &str = "[[tenants]]\nid = \"t\"\nrequests_per_minute = 1000\ntokens_per_minute = 1000000\n\
                       [[tenants.budgets]]\nwindow = \"day\"\nlimit_usd = 1\n\

@@ -9,9 +9,8 @@
 use std::{io::Write, sync::Arc};
 
 use serde_json::{Value, json};
-use tollgate_tests::{Client, Gateway, GatewayOptions, PATIENCE, json_request};
+use tollgate_tests::{Client, Gateway, GatewayOptions, PATIENCE, UNIT_PRICES, json_request};
 
-const UNIT_PRICES: &str = "models:\n  unit:\n    input: 1\n    output: 1\n";
 const TENANT: &str = "[[tenants]]\nid = \"t\"\nrequests_per_minute = 5\n\
                       [[tenants.budgets]]\nwindow = \"total\"\nlimit_usd = 0.0009\n\
                       [[tenants.keys]]\nid = \"k\"\nkey_env = \"key_of_t\"\n";

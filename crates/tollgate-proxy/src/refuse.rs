@@ -21,7 +21,7 @@ const RETRY_AFTER_NEVER_SECONDS: u64 = 60;
 /// What `retry-after` says while open reservations hold the money: they end with their answers.
 const RETRY_AFTER_HELD_SECONDS: u64 = 5;
 
-/// What `retry-after` says while the store is away, or the proxy is shutting down.
+/// What `retry-after` says while the store is away.
 pub(crate) const RETRY_AFTER_UNAVAILABLE_SECONDS: u64 = 5;
 
 /// A refusal, ready to be written.

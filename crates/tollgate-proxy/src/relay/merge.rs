@@ -10,8 +10,7 @@ const MERGED_BYTES_MAX: usize = 64 * 1024;
 
 /// How often a stream's relay asks again before it passes on what it holds.
 ///
-/// Each time the upstream connection's task gets its turn, and hands over one frame. One turn is
-/// enough for a frame that is there; the second is for a task that was in the middle of a read.
+/// Each time the upstream connection's task gets its turn, and hands over at most one frame.
 pub(crate) const STREAM_PATIENCE_POLLS: u8 = 2;
 
 /// Bytes on their way out, joined while more keep coming.
