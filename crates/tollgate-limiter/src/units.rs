@@ -241,8 +241,30 @@ impl fmt::Debug for ReservationId {
 }
 
 impl fmt::Display for ReservationId {
-    /// 32 hexadecimal digits.
+    /// 32 hexadecimal digits. Not by way of the formatter's own: every request has its id written.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0)
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut text = [0; 32];
+        for (pair, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(self.0.to_be_bytes()) {
+            let digit = |half: u8| DIGITS[usize::from(half & 0xf)];
+            *pair = [digit(byte >> 4), digit(byte)];
+        }
+        f.write_str(str::from_utf8(&text).unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::{format, string::ToString};
+
+    use super::ReservationId;
+
+    #[test]
+    fn an_id_is_32_hexadecimal_digits() {
+        for bits in [0, 0x5eed, 1 << 127, u128::MAX, 0x0123_4567_89ab_cdef_0f1e_2d3c_4b5a_6978] {
+            assert_eq!(ReservationId::new(bits).to_string(), format!("{bits:032x}"));
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Bodies: the request's, read with bounds; the response's, one of two kinds.
 
 use std::{
-    pin::Pin,
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -37,7 +38,7 @@ pub(crate) struct Body {
 enum Kind {
     Whole(Full<Bytes>),
     Relay(Box<Relay>),
-    Pumped(Pumped),
+    Pumped(Box<Pumped>),
 }
 
 impl Body {
@@ -59,10 +60,18 @@ impl Body {
     /// The same with a relay that runs on a task of its own.
     pub(crate) fn pumped(self, tasks: &TaskTracker) -> Self {
         let kind = match self.kind {
-            Kind::Relay(relay) => Kind::Pumped(Pumped::start(relay, CLIENT_STALL_MAX, tasks)),
+            Kind::Relay(relay) => Kind::Pumped(Box::new(Pumped::start(relay, CLIENT_STALL_MAX, tasks))),
             kind => kind,
         };
         Self { kind, ..self }
+    }
+
+    /// The same with what came together with its head, if it runs on a task of its own.
+    pub(crate) async fn begun(mut self) -> Self {
+        if let Kind::Pumped(pumped) = &mut self.kind {
+            pumped.begun().await;
+        }
+        self
     }
 }
 
@@ -117,10 +126,7 @@ pub(crate) fn large_bodies() -> Arc<Semaphore> {
 
 /// Reads a request's body, at most `max_bytes` of it.
 pub(crate) async fn read(body: Incoming, max_bytes: usize, large: &Arc<Semaphore>) -> Result<Held, Refused> {
-    match tokio::time::timeout(BODY_TIME_MAX, read_all(body, max_bytes, large)).await {
-        Ok(read) => read,
-        Err(_elapsed) => Err(too_slow()),
-    }
+    within(BODY_TIME_MAX, read_all(body, max_bytes, large)).await?
 }
 
 async fn read_all(mut body: Incoming, max_bytes: usize, large: &Arc<Semaphore>) -> Result<Held, Refused> {
@@ -188,13 +194,21 @@ async fn next_data(body: &mut Incoming) -> Result<Option<Bytes>, Refused> {
 }
 
 async fn next_frame(body: &mut Incoming) -> Result<Option<Frame<Bytes>>, Refused> {
-    match tokio::time::timeout(BODY_PAUSE_MAX, body.frame()).await {
-        Ok(None) => Ok(None),
-        Ok(Some(Ok(frame))) => Ok(Some(frame)),
-        Ok(Some(Err(_broken))) => {
+    match within(BODY_PAUSE_MAX, body.frame()).await? {
+        None => Ok(None),
+        Some(Ok(frame)) => Ok(Some(frame)),
+        Some(Err(_broken)) => {
             Err(Refused::new(ErrorKind::BadRequest, "bad_request", "The request's body broke off."))
         }
-        Err(_elapsed) => Err(too_slow()),
+    }
+}
+
+/// Waits for `reading`, but not too long. What is ready at once, as small bodies are, needs no timer.
+async fn within<T>(time: Duration, reading: impl Future<Output = T>) -> Result<T, Refused> {
+    let mut reading = pin!(reading);
+    match poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await {
+        Poll::Ready(read) => Ok(read),
+        Poll::Pending => tokio::time::timeout(time, reading).await.map_err(|_elapsed| too_slow()),
     }
 }
 

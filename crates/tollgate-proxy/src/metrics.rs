@@ -77,6 +77,9 @@ struct TenantSeries {
 pub(crate) struct Metrics {
     registry: Registry,
     answered: Labelled<Answered>,
+    /// The series of `answered` and `outcomes` that nearly every request counts in.
+    answered_well: [(Protocol, Counter); 2],
+    complete: Counter,
     outcomes: Labelled<ByOutcome>,
     refusals: Labelled<ByReason>,
     limit_refusals: Labelled<ByLimit>,
@@ -98,10 +101,17 @@ impl Metrics {
     /// Metrics with the series of `tenants` in place.
     pub(crate) fn new<'a>(tenants: impl Iterator<Item = &'a Arc<str>>) -> Self {
         let histogram = |bounds: &[f64]| Histogram::new(bounds.iter().copied());
+        let answered = Labelled::<Answered>::default();
+        let outcomes = Labelled::<ByOutcome>::default();
+        let well =
+            |protocol: Protocol| Answered { protocol: protocol.name(), status: StatusCode::OK.as_u16() };
         let mut metrics = Self {
             registry: Registry::with_prefix("tollgate"),
-            answered: Family::default(),
-            outcomes: Family::default(),
+            answered_well: [Protocol::Anthropic, Protocol::OpenAi]
+                .map(|protocol| (protocol, answered.get_or_create_owned(&well(protocol)))),
+            complete: outcomes.get_or_create_owned(&ByOutcome { outcome: Outcome::Complete.name() }),
+            answered,
+            outcomes,
             refusals: Family::default(),
             limit_refusals: Family::default(),
             over_soft: Family::default(),
@@ -165,6 +175,11 @@ impl Metrics {
 
     /// A response has left.
     pub(crate) fn answered(&self, protocol: Protocol, status: StatusCode) {
+        let mut well = self.answered_well.iter().filter(|_| status == StatusCode::OK);
+        if let Some((_, series)) = well.find(|(of, _)| *of == protocol) {
+            series.inc();
+            return;
+        }
         let labels = Answered { protocol: protocol.name(), status: status.as_u16() };
         self.answered.get_or_create(&labels).inc();
     }
@@ -186,8 +201,11 @@ impl Metrics {
 
     /// A call was settled.
     pub(crate) fn settled(&self, admitted: &Admitted, bill: &Bill, outcome: Outcome) {
-        let labels = ByOutcome { outcome: outcome.name() };
-        self.outcomes.get_or_create(&labels).inc();
+        if outcome == Outcome::Complete {
+            self.complete.inc();
+        } else {
+            self.outcomes.get_or_create(&ByOutcome { outcome: outcome.name() }).inc();
+        }
         self.estimated(admitted, bill);
         let Some(series) = self.tenants.get(&admitted.key.tenant) else { return };
         let tokens = &bill.tokens;

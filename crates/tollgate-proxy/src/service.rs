@@ -215,7 +215,7 @@ impl Exchange<'_> {
             };
             let status = answer.status();
             if !matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY) {
-                return Ok(self.relay(call, upstream, facts, answer, true));
+                return Ok(self.relay(call, upstream, facts, answer, true).await);
             }
             match complaint(answer, upstream.idle_timeout).await {
                 Ok(Complaint::AboutOurs) => {}
@@ -230,7 +230,7 @@ impl Exchange<'_> {
         let body_bytes = has_body(self.routed.endpoint).then_some(body.len());
         let head = upstream.head(parts.method, &path, parts.headers, body_bytes);
         match upstream.send(head, body, &left).await {
-            Ok(answer) => Ok(self.relay(call, upstream, facts, answer, false)),
+            Ok(answer) => Ok(self.relay(call, upstream, facts, answer, false).await),
             Err(error) => Err(self.unanswered(call, upstream, &error)),
         }
     }
@@ -265,7 +265,7 @@ impl Exchange<'_> {
     }
 
     /// Passes an answer on. An error is passed unchanged and costs nothing.
-    fn relay(
+    async fn relay(
         &self,
         mut call: Call,
         upstream: &Upstream,
@@ -296,7 +296,7 @@ impl Exchange<'_> {
         };
         let relay = Relay::new(incoming, &head.headers, (call, meter), filter, tail, upstream.idle_timeout);
         let body = if streamed {
-            Body::relay(relay.in_events()).pumped(&self.worker.app.tasks)
+            Body::relay(relay.in_events()).pumped(&self.worker.app.tasks).begun().await
         } else {
             Body::relay(relay)
         };

@@ -1,126 +1,117 @@
 //! The JSON form of events. The order of the fields is fixed: people read these files, and tools
 //! that cut columns exist.
 
-use serde::ser::{Serialize, SerializeMap, Serializer};
-
-use crate::event::{Event, ModelUse, RefusalEvent, RefusingLimit, TokenCounts, UsageEvent};
-use crate::timestamp::Rfc3339;
+use crate::event::{Attributes, Event, ModelUse, RefusalEvent, RefusingLimit, TokenCounts, UsageEvent};
+use crate::timestamp;
 
 /// The version of the line format (`"v"`).
 pub(crate) const VERSION: u8 = 1;
 
-impl Serialize for Event {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+impl Event {
+    /// Appends the event as one JSON object in one line, without the line's end.
+    pub fn write_json(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Usage(event) => event.serialize(serializer),
-            Self::Refusal(event) => event.serialize(serializer),
+            Self::Usage(event) => usage(out, event),
+            Self::Refusal(event) => refusal(out, event),
         }
     }
 }
 
-impl Serialize for UsageEvent {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("v", &VERSION)?;
-        map.serialize_entry("type", "usage")?;
-        map.serialize_entry("ts", &Rfc3339(self.ts))?;
-        map.serialize_entry("request_id", &*self.request_id)?;
-        map.serialize_entry("tenant", &*self.tenant)?;
-        map.serialize_entry("key", &*self.key)?;
-        map.serialize_entry("attributes", &Attributes(&self.attributes))?;
-        if let Some(session) = &self.session {
-            map.serialize_entry("session", &*session.id)?;
-            map.serialize_entry("session_derived", &session.derived)?;
-        }
-        map.serialize_entry("provider", &*self.provider)?;
-        map.serialize_entry("model", &*self.model)?;
-        map.serialize_entry("path", &*self.path)?;
-        map.serialize_entry("stream", &self.stream)?;
-        map.serialize_entry("status", &self.status)?;
-        map.serialize_entry("outcome", self.outcome.name())?;
-        token_entries(&mut map, &self.tokens)?;
-        map.serialize_entry("usage_estimated", &self.usage_estimated)?;
-        if let Some(tier) = &self.service_tier {
-            map.serialize_entry("service_tier", &**tier)?;
-        }
-        map.serialize_entry("reserved_micro_usd", &self.reserved.get())?;
-        map.serialize_entry("cost_micro_usd", &self.cost.rounded_up().get())?;
-        if self.cost.remainder() != 0 {
-            map.serialize_entry("cost_pico_usd", &self.cost.as_millionths())?;
-        }
-        map.serialize_entry("estimated_input_tokens", &self.estimated_input.get())?;
-        map.serialize_entry("duration_ms", &self.duration.get())?;
-        if let Some(ttfb) = self.ttfb {
-            map.serialize_entry("ttfb_ms", &ttfb.get())?;
-        }
-        if !self.flags.is_empty() {
-            map.serialize_entry("flags", &self.flags)?;
-        }
-        if !self.others.is_empty() {
-            map.serialize_entry("others", &self.others)?;
-        }
-        map.end()
+fn usage(out: &mut Vec<u8>, event: &UsageEvent) {
+    let mut object = Object::open(out);
+    object.number("v", VERSION);
+    object.text("type", "usage");
+    timestamp::write(object.key("ts"), event.ts);
+    object.text("request_id", &event.request_id);
+    object.text("tenant", &event.tenant);
+    object.text("key", &event.key);
+    attributes(object.key("attributes"), &event.attributes);
+    if let Some(session) = &event.session {
+        object.text("session", &session.id);
+        object.flag("session_derived", session.derived);
     }
+    object.text("provider", &event.provider);
+    object.text("model", &event.model);
+    object.text("path", &event.path);
+    object.flag("stream", event.stream);
+    object.number("status", event.status);
+    object.text("outcome", event.outcome.name());
+    token_counts(&mut object, &event.tokens);
+    object.flag("usage_estimated", event.usage_estimated);
+    if let Some(tier) = &event.service_tier {
+        object.text("service_tier", tier);
+    }
+    object.number("reserved_micro_usd", event.reserved.get());
+    object.number("cost_micro_usd", event.cost.rounded_up().get());
+    if event.cost.remainder() != 0 {
+        object.number("cost_pico_usd", event.cost.as_millionths());
+    }
+    object.number("estimated_input_tokens", event.estimated_input.get());
+    object.number("duration_ms", event.duration.get());
+    if let Some(ttfb) = event.ttfb {
+        object.number("ttfb_ms", ttfb.get());
+    }
+    if !event.flags.is_empty() {
+        list(object.key("flags"), &event.flags, |out, flag| text(out, flag));
+    }
+    if !event.others.is_empty() {
+        list(object.key("others"), &event.others, model_use);
+    }
+    object.close();
 }
 
-impl Serialize for ModelUse {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("model", &*self.model)?;
-        token_entries(&mut map, &self.tokens)?;
-        map.end()
+fn refusal(out: &mut Vec<u8>, event: &RefusalEvent) {
+    let mut object = Object::open(out);
+    object.number("v", VERSION);
+    object.text("type", "refusal");
+    timestamp::write(object.key("ts"), event.ts);
+    object.text("request_id", &event.request_id);
+    object.text("tenant", &event.tenant);
+    object.text("key", &event.key);
+    attributes(object.key("attributes"), &event.attributes);
+    if let Some(provider) = &event.provider {
+        object.text("provider", provider);
     }
+    object.text("model", &event.model);
+    object.text("path", &event.path);
+    object.number("status", event.status);
+    object.text("reason", event.reason);
+    if let Some(limit) = &event.limit {
+        refusing_limit(object.key("limit"), limit);
+    }
+    object.number("charge", event.charge);
+    if let Some(wait) = event.retry_after {
+        object.number("retry_after_ms", wait.get());
+    }
+    object.close();
 }
 
-impl Serialize for RefusalEvent {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("v", &VERSION)?;
-        map.serialize_entry("type", "refusal")?;
-        map.serialize_entry("ts", &Rfc3339(self.ts))?;
-        map.serialize_entry("request_id", &*self.request_id)?;
-        map.serialize_entry("tenant", &*self.tenant)?;
-        map.serialize_entry("key", &*self.key)?;
-        map.serialize_entry("attributes", &Attributes(&self.attributes))?;
-        if let Some(provider) = &self.provider {
-            map.serialize_entry("provider", &**provider)?;
-        }
-        map.serialize_entry("model", &*self.model)?;
-        map.serialize_entry("path", &*self.path)?;
-        map.serialize_entry("status", &self.status)?;
-        map.serialize_entry("reason", self.reason)?;
-        if let Some(limit) = &self.limit {
-            map.serialize_entry("limit", limit)?;
-        }
-        map.serialize_entry("charge", &self.charge)?;
-        if let Some(wait) = self.retry_after {
-            map.serialize_entry("retry_after_ms", &wait.get())?;
-        }
-        map.end()
-    }
+fn refusing_limit(out: &mut Vec<u8>, limit: &RefusingLimit) {
+    let mut object = Object::open(out);
+    object.text("scope", limit.scope);
+    object.text("id", &limit.id);
+    object.text("unit", limit.unit);
+    object.text("window", limit.window);
+    object.number("limit", limit.limit);
+    object.number("spent", limit.spent);
+    object.number("held", limit.held);
+    object.close();
 }
 
-impl Serialize for RefusingLimit {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("scope", self.scope)?;
-        map.serialize_entry("id", &*self.id)?;
-        map.serialize_entry("unit", self.unit)?;
-        map.serialize_entry("window", self.window)?;
-        map.serialize_entry("limit", &self.limit)?;
-        map.serialize_entry("spent", &self.spent)?;
-        map.serialize_entry("held", &self.held)?;
-        map.end()
-    }
+fn model_use(out: &mut Vec<u8>, other: &ModelUse) {
+    let mut object = Object::open(out);
+    object.text("model", &other.model);
+    token_counts(&mut object, &other.tokens);
+    object.close();
 }
 
-fn token_entries<M: SerializeMap>(map: &mut M, tokens: &TokenCounts) -> Result<(), M::Error> {
-    map.serialize_entry("input_tokens", &tokens.input)?;
-    map.serialize_entry("cache_read_tokens", &tokens.cache_read)?;
-    map.serialize_entry("cache_write_5m_tokens", &tokens.cache_write_5m)?;
-    map.serialize_entry("cache_write_1h_tokens", &tokens.cache_write_1h)?;
-    map.serialize_entry("output_tokens", &tokens.output)?;
-    map.serialize_entry("reasoning_tokens", &tokens.reasoning)?;
+fn token_counts(object: &mut Object<'_>, tokens: &TokenCounts) {
+    object.number("input_tokens", tokens.input);
+    object.number("cache_read_tokens", tokens.cache_read);
+    object.number("cache_write_5m_tokens", tokens.cache_write_5m);
+    object.number("cache_write_1h_tokens", tokens.cache_write_1h);
+    object.number("output_tokens", tokens.output);
+    object.number("reasoning_tokens", tokens.reasoning);
     let optional = [
         ("cache_write_tokens", tokens.cache_write),
         ("audio_input_tokens", tokens.audio_input),
@@ -131,17 +122,87 @@ fn token_entries<M: SerializeMap>(map: &mut M, tokens: &TokenCounts) -> Result<(
         ("web_search_requests", tokens.web_searches),
         ("web_fetch_requests", tokens.web_fetches),
     ];
-    optional
-        .iter()
-        .filter(|(_, count)| *count != 0)
-        .try_for_each(|(name, count)| map.serialize_entry(name, count))
+    for (name, count) in optional.into_iter().filter(|(_, count)| *count != 0) {
+        object.number(name, count);
+    }
 }
 
-/// A map of shared strings: serde's `rc` feature would be a global switch for one field.
-struct Attributes<'a>(&'a crate::event::Attributes);
-
-impl Serialize for Attributes<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(name, value)| (&**name, &**value)))
+fn attributes(out: &mut Vec<u8>, attributes: &Attributes) {
+    let mut object = Object::open(out);
+    for (name, value) in &**attributes {
+        object.begin();
+        text(object.out, name);
+        object.out.push(b':');
+        text(object.out, value);
     }
+    object.close();
+}
+
+/// An object that is being written. serde would call for every key what is here one copy: these
+/// lines are formed on the way of every request.
+struct Object<'o> {
+    out: &'o mut Vec<u8>,
+    is_empty: bool,
+}
+
+impl<'o> Object<'o> {
+    fn open(out: &'o mut Vec<u8>) -> Self {
+        out.push(b'{');
+        Self { out, is_empty: true }
+    }
+
+    fn close(self) {
+        self.out.push(b'}');
+    }
+
+    fn begin(&mut self) {
+        if !std::mem::take(&mut self.is_empty) {
+            self.out.push(b',');
+        }
+    }
+
+    /// Writes a key, which must be one that needs no escapes. Its value is to follow.
+    fn key(&mut self, name: &'static str) -> &mut Vec<u8> {
+        self.begin();
+        self.out.push(b'"');
+        self.out.extend_from_slice(name.as_bytes());
+        self.out.extend_from_slice(b"\":");
+        self.out
+    }
+
+    fn text(&mut self, name: &'static str, value: &str) {
+        text(self.key(name), value);
+    }
+
+    fn number(&mut self, name: &'static str, value: impl itoa::Integer) {
+        self.key(name).extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+    }
+
+    fn flag(&mut self, name: &'static str, value: bool) {
+        self.key(name).extend_from_slice(if value { b"true" } else { b"false" });
+    }
+}
+
+fn text(out: &mut Vec<u8>, value: &str) {
+    let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
+    // Names and ids, nearly always: as they are.
+    if value.bytes().all(is_plain) {
+        out.push(b'"');
+        out.extend_from_slice(value.as_bytes());
+        out.push(b'"');
+    } else {
+        // A string has a JSON form, and a vector takes it.
+        let _ = serde_json::to_writer(out, value);
+    }
+}
+
+fn list<T>(out: &mut Vec<u8>, items: &[T], mut write: impl FnMut(&mut Vec<u8>, &T)) {
+    out.push(b'[');
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write(out, item);
+    }
+    out.push(b']');
 }

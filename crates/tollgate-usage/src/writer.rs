@@ -80,13 +80,9 @@ impl Writer {
     pub fn record(&self, event: &Event) {
         LINE.with_borrow_mut(|line| {
             line.clear();
-            match serde_json::to_writer(&mut *line, event) {
-                Ok(()) => {
-                    line.push(b'\n');
-                    self.queue.push(line);
-                }
-                Err(error) => tracing::error!(%error, "a usage event has no JSON form"),
-            }
+            event.write_json(line);
+            line.push(b'\n');
+            self.queue.push(line);
         });
     }
 

@@ -27,7 +27,7 @@ pub(crate) struct Merge {
 pub(crate) enum Idle {
     /// Nothing is held: wait for the upstream.
     Wait,
-    /// Something is held and more may be about to come: ask again at once.
+    /// More may be about to come, since something just did or the answer has just begun: ask again at once.
     AskAgain,
     /// Pass on what is held.
     Emit,
@@ -56,22 +56,24 @@ impl Merge {
 
     /// To be asked when the upstream has nothing ready.
     pub(crate) fn idle(&mut self) -> Idle {
-        if self.is_empty() {
-            return Idle::Wait;
-        }
         if self.polls_without_news < self.patience_polls {
             self.polls_without_news += 1;
             return Idle::AskAgain;
         }
-        Idle::Emit
+        if self.is_empty() { Idle::Wait } else { Idle::Emit }
     }
 
-    /// What is held, without a copy if it came in one piece.
+    /// Whether nothing is held and nothing is expected at once.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.is_empty() && self.polls_without_news >= self.patience_polls
+    }
+
+    /// Hands out what is held.
     pub(crate) fn take(&mut self) -> Option<Bytes> {
         if self.is_empty() {
             return None;
         }
-        self.polls_without_news = 0;
+        self.polls_without_news = self.patience_polls;
         if self.joined.is_empty() {
             return Some(std::mem::take(&mut self.first));
         }
@@ -104,7 +106,6 @@ mod tests {
     #[test]
     fn patience_ends_and_starts_anew_with_every_frame() {
         let mut merge = Merge::patient(3);
-        assert_eq!(merge.idle(), Idle::Wait);
         for _ in 0..2 {
             merge.push(Bytes::from_static(b"x"));
             for _ in 0..3 {
@@ -112,6 +113,20 @@ mod tests {
             }
         }
         assert_eq!(merge.idle(), Idle::Emit);
+        assert_eq!(merge.take().as_deref(), Some(b"xx".as_slice()));
+        assert_eq!(merge.idle(), Idle::Wait);
+    }
+
+    #[test]
+    fn the_first_bytes_are_asked_for_at_once_and_then_waited_for() {
+        let mut merge = Merge::patient(2);
+        for _ in 0..2 {
+            assert!(!merge.is_waiting());
+            assert_eq!(merge.idle(), Idle::AskAgain);
+        }
+        assert!(merge.is_waiting());
+        assert_eq!(merge.idle(), Idle::Wait);
+        assert!(Merge::default().is_waiting());
     }
 
     #[test]

@@ -181,6 +181,11 @@ impl Relay {
         self.emit()
     }
 
+    /// Whether nothing is held and nothing is expected at once.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.merge.is_waiting()
+    }
+
     pub(crate) fn is_end_stream(&self) -> bool {
         self.upstream.is_none() && self.merge.is_empty() && self.trailers.is_none() && self.failure.is_none()
     }

@@ -23,33 +23,68 @@ use super::{Relay, RelayError};
 
 type Piece = Result<Frame<Bytes>, RelayError>;
 
+/// What the task hands over.
+#[derive(Debug)]
+enum Turn {
+    /// The answer has begun, and nothing of its body is there yet.
+    Begun,
+    Piece(Piece),
+}
+
 /// The end of the pump that the connection reads.
 #[derive(Debug)]
-pub(crate) struct Pumped(mpsc::Receiver<Piece>);
+pub(crate) struct Pumped {
+    receiver: mpsc::Receiver<Turn>,
+    first: Option<Piece>,
+}
 
 impl Pumped {
     /// Starts a task that polls `relay`, and drops it when the client has taken nothing for `patience`.
     pub(crate) fn start(relay: Box<Relay>, patience: Duration, tasks: &TaskTracker) -> Self {
         let (sender, receiver) = mpsc::channel(1);
         tasks.spawn(pump(relay, sender, patience));
-        Self(receiver)
+        Self { receiver, first: None }
+    }
+
+    /// Waits for what came together with the answer's head, so that both leave together. Does not
+    /// wait for the provider.
+    pub(crate) async fn begun(&mut self) {
+        if let Some(Turn::Piece(piece)) = self.receiver.recv().await {
+            self.first = Some(piece);
+        }
     }
 
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Piece>> {
-        self.0.poll_recv(cx)
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(first));
+        }
+        loop {
+            match self.receiver.poll_recv(cx) {
+                Poll::Ready(Some(Turn::Piece(piece))) => return Poll::Ready(Some(piece)),
+                Poll::Ready(Some(Turn::Begun)) => {}
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
     }
 }
 
-async fn pump(mut relay: Box<Relay>, sender: mpsc::Sender<Piece>, patience: Duration) {
+async fn pump(mut relay: Box<Relay>, sender: mpsc::Sender<Turn>, patience: Duration) {
+    let mut has_begun = false;
     loop {
-        let piece = tokio::select! {
-            piece = poll_fn(|cx| relay.poll_frame(cx)) => piece,
+        let next = poll_fn(|cx| match relay.poll_frame(cx) {
+            Poll::Pending if !has_begun && relay.is_waiting() => Poll::Ready(Some(Turn::Begun)),
+            polled => polled.map(|piece| piece.map(Turn::Piece)),
+        });
+        let turn = tokio::select! {
+            turn = next => turn,
             () = sender.closed() => return,
         };
-        let Some(piece) = piece else { return };
-        let sent = match sender.try_send(piece) {
+        let Some(turn) = turn else { return };
+        has_begun = true;
+        let sent = match sender.try_send(turn) {
             Ok(()) => true,
-            Err(TrySendError::Full(piece)) => sender.send_timeout(piece, patience).await.is_ok(),
+            Err(TrySendError::Full(turn)) => sender.send_timeout(turn, patience).await.is_ok(),
             Err(TrySendError::Closed(_)) => false,
         };
         if !sent {

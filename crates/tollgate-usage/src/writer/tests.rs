@@ -91,7 +91,11 @@ fn event(id: &str) -> Event {
 }
 
 fn lines(ids: impl IntoIterator<Item = usize>) -> String {
-    let line = |id: usize| serde_json::to_string(&event(&id.to_string())).unwrap() + "\n";
+    let line = |id: usize| {
+        let mut line = Vec::new();
+        event(&id.to_string()).write_json(&mut line);
+        String::from_utf8(line).unwrap() + "\n"
+    };
     ids.into_iter().map(line).collect()
 }
 

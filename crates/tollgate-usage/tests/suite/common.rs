@@ -76,5 +76,8 @@ pub(crate) fn read(path: &Path) -> Result<Seen, UsageError> {
 
 /// The line of an event, line break included.
 pub(crate) fn line(event: &Event) -> String {
-    serde_json::to_string(event).map(|json| json + "\n").unwrap_or_default()
+    let mut line = Vec::new();
+    event.write_json(&mut line);
+    line.push(b'\n');
+    String::from_utf8(line).unwrap_or_default()
 }
