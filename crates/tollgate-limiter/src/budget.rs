@@ -1,13 +1,13 @@
 //! The calendar budget: all that falls into one period, to the millionth of a unit.
 //!
 //! A charge fits iff `committed + charge ≤ limit`, where `committed` is what settled requests used
-//! and open reservations hold. Reservations are whole units, settled amounts carry what is below
-//! one: ten thousand settles of 0.24 commit exactly 2,400. A reservation and its settlement belong
-//! to the period of the admission; once that has ended, its settlement changes nothing.
+//! and open reservations hold. A reservation and its settlement belong to the period of the
+//! admission; once that has ended, its settlement changes nothing.
 
 use crate::{
     Amount, ExactAmount, Outcome, Period, TimestampMs,
-    counter::{Booking, Slot, Tally, Transitions, total},
+    counter::{Booking, Slot, Tally, Transitions},
+    spend::Spend,
 };
 
 /// What one calendar period has committed.
@@ -15,14 +15,13 @@ use crate::{
 pub(crate) struct Budget {
     period: Period,
     index: u64,
-    committed: ExactAmount,
-    /// The part of `committed` that open reservations hold. Reported, never compared.
-    held: Amount,
+    spend: Spend,
 }
 
 impl Budget {
     pub(crate) const fn new(period: Period, now: TimestampMs) -> Self {
-        Self { period, index: period.index(now), committed: ExactAmount::ZERO, held: Amount::ZERO }
+        let spend = Spend { committed: ExactAmount::ZERO, held: Amount::ZERO };
+        Self { period, index: period.index(now), spend }
     }
 
     pub(crate) const fn period(&self) -> Period {
@@ -37,13 +36,8 @@ impl Budget {
 
     fn roll_to(&mut self, Slot(index): Slot) {
         if index > self.index {
-            *self = Self { index, committed: ExactAmount::ZERO, held: Amount::ZERO, ..*self };
+            *self = Self { index, spend: Spend::default(), ..*self };
         }
-    }
-
-    fn fits(&self, limit: Amount, charge: Amount) -> bool {
-        let needed = ExactAmount::from(charge).as_millionths();
-        self.committed.as_millionths().saturating_add(needed) <= ExactAmount::from(limit).as_millionths()
     }
 }
 
@@ -54,7 +48,7 @@ impl Transitions for Budget {
     /// tells.)
     fn outcome(&self, limit: Amount, charge: Amount, now: TimestampMs) -> Outcome {
         let state = self.rolled(now);
-        if charge == Amount::ZERO || state.fits(limit, charge) {
+        if state.spend.fits(limit, charge) {
             return Outcome::Admit;
         }
         match state.period.end_of(state.index) {
@@ -66,18 +60,18 @@ impl Transitions for Budget {
     fn tally(&self, limit: Amount, now: TimestampMs) -> Tally {
         let state = self.rolled(now);
         Tally {
-            spent: state.committed.saturating_sub(state.held.into()),
-            held: state.held,
-            remaining: state.remaining(limit, now),
-            resets_at: state.resets_at(now),
+            spent: state.spend.settled(),
+            held: state.spend.held,
+            remaining: state.spend.remaining(limit),
+            resets_at: state.resets_at(limit, now),
         }
     }
 
     fn remaining(&self, limit: Amount, now: TimestampMs) -> Amount {
-        limit.saturating_sub(self.rolled(now).committed.rounded_up())
+        self.rolled(now).spend.remaining(limit)
     }
 
-    fn resets_at(&self, now: TimestampMs) -> Option<TimestampMs> {
+    fn resets_at(&self, _limit: Amount, now: TimestampMs) -> Option<TimestampMs> {
         self.period.end_of(self.rolled(now).index)
     }
 
@@ -85,15 +79,15 @@ impl Transitions for Budget {
         Slot(self.rolled(now).index) == admitted
     }
 
-    fn book(&mut self, charge: Amount, now: TimestampMs) -> Slot {
+    fn book(&mut self, _limit: Amount, charge: Amount, now: TimestampMs) -> Slot {
         self.roll_to(Slot(self.period.index(now)));
-        self.committed = self.committed.saturating_add(charge.into());
-        self.held = self.held.saturating_add(charge);
+        self.spend.book(charge);
         Slot(self.index)
     }
 
     fn settle(
         &mut self,
+        _limit: Amount,
         latest_first: impl Iterator<Item = Booking> + Clone,
         actual: ExactAmount,
         _now: TimestampMs,
@@ -101,22 +95,20 @@ impl Transitions for Budget {
         // All bookings of one reservation lie in the period of its admission.
         let Some(Booking { slot, .. }) = latest_first.clone().next() else { return };
         self.roll_to(slot);
-        if slot != Slot(self.index) {
-            return;
+        if slot == Slot(self.index) {
+            self.spend.settle(latest_first, actual);
         }
-        let booked = total(latest_first);
-        self.held = self.held.saturating_sub(booked);
-        self.committed = self.committed.saturating_sub(booked.into()).saturating_add(actual);
     }
 
-    fn record(&mut self, slot: Slot, actual: ExactAmount) {
+    fn record(&mut self, _limit: Amount, at: TimestampMs, actual: ExactAmount) {
+        let slot = Slot(self.period.index(at));
         self.roll_to(slot);
         if slot == Slot(self.index) {
-            self.committed = self.committed.saturating_add(actual);
+            self.spend.add(actual);
         }
     }
 
     fn is_idle(&self, now: TimestampMs) -> bool {
-        self.committed == ExactAmount::ZERO || self.period.index(now) > self.index
+        self.spend.committed == ExactAmount::ZERO || self.period.index(now) > self.index
     }
 }

@@ -4,23 +4,37 @@
 //! rule's own shape (a window's length, a period), never the limit's amount: that comes with each
 //! request, so a changed limit needs no migration.
 
-use crate::{Amount, ExactAmount, Limit, Outcome, Rule, TimestampMs, budget::Budget, window::SlidingWindow};
+use crate::{
+    Amount, ExactAmount, Limit, Outcome, Rule, TimestampMs, bucketed::BucketedWindow, budget::Budget,
+    concurrent::Concurrent, idle::Idle, per_request::PerRequest, token_bucket::TokenBucket,
+    window::SlidingWindow,
+};
 
 /// The state of one limit for one scope value.
 ///
 /// It belongs to one [`Rule`]. Met with another rule it counts as new.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Counter(State);
 
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 enum State {
     SlidingWindow(SlidingWindow),
+    BucketedWindow(BucketedWindow),
+    TokenBucket(TokenBucket),
     Calendar(Budget),
+    Idle(Idle),
+    Concurrent(Concurrent),
+    PerRequest(PerRequest),
 }
 
-/// The number of the window or period a charge was booked in.
+/// The number of the window, part of a window, period or generation a charge was booked in.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Slot(pub(crate) u64);
+
+impl Slot {
+    /// Where time plays no part.
+    pub(crate) const ONLY: Self = Self(0);
+}
 
 /// A charge and where it was booked.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -38,8 +52,8 @@ pub(crate) struct Tally {
     pub(crate) resets_at: Option<TimestampMs>,
 }
 
-/// What each rule answers and does. `now` may lie before the state's window or period: the clock
-/// was set back, and the state is treated as at its start.
+/// What each rule answers and does under a limit's amount. `now` may lie before the state's window
+/// or period: the clock was set back, and the state is treated as at its start.
 pub(crate) trait Transitions {
     /// Whether `charge` fits now, later or never. A charge of zero always fits.
     fn outcome(&self, limit: Amount, charge: Amount, now: TimestampMs) -> Outcome;
@@ -51,24 +65,25 @@ pub(crate) trait Transitions {
     fn remaining(&self, limit: Amount, now: TimestampMs) -> Amount;
 
     /// When the window or period of `now` ends.
-    fn resets_at(&self, now: TimestampMs) -> Option<TimestampMs>;
+    fn resets_at(&self, limit: Amount, now: TimestampMs) -> Option<TimestampMs>;
 
     /// Whether a reservation booked in `admitted` may still be extended here.
     fn can_extend(&self, admitted: Slot, now: TimestampMs) -> bool;
 
     /// Charges a reservation and says where.
-    fn book(&mut self, charge: Amount, now: TimestampMs) -> Slot;
+    fn book(&mut self, limit: Amount, charge: Amount, now: TimestampMs) -> Slot;
 
     /// Replaces a reservation's bookings, latest first, by what was used.
     fn settle(
         &mut self,
+        limit: Amount,
         latest_first: impl Iterator<Item = Booking> + Clone,
         actual: ExactAmount,
         now: TimestampMs,
     );
 
-    /// Charges a use that nobody reserved to the window or period it belongs to.
-    fn record(&mut self, slot: Slot, actual: ExactAmount);
+    /// Charges a use that nobody reserved to the window or period of `at`.
+    fn record(&mut self, limit: Amount, at: TimestampMs, actual: ExactAmount);
 
     /// Whether the state can no longer influence a decision at `now` or later.
     fn is_idle(&self, now: TimestampMs) -> bool;
@@ -78,7 +93,12 @@ macro_rules! dispatch {
     ($state:expr, $rule:ident => $answer:expr) => {
         match $state {
             State::SlidingWindow($rule) => $answer,
+            State::BucketedWindow($rule) => $answer,
+            State::TokenBucket($rule) => $answer,
             State::Calendar($rule) => $answer,
+            State::Idle($rule) => $answer,
+            State::Concurrent($rule) => $answer,
+            State::PerRequest($rule) => $answer,
         }
     };
 }
@@ -88,7 +108,12 @@ impl Counter {
     pub fn new(rule: Rule, now: TimestampMs) -> Self {
         Self(match rule {
             Rule::SlidingWindow { window } => State::SlidingWindow(SlidingWindow::new(window, now)),
+            Rule::BucketedWindow { window } => State::BucketedWindow(BucketedWindow::new(window, now)),
+            Rule::TokenBucket { window } => State::TokenBucket(TokenBucket::new(window, now)),
             Rule::Calendar(period) => State::Calendar(Budget::new(period, now)),
+            Rule::Idle { after } => State::Idle(Idle::new(after, now)),
+            Rule::Concurrent => State::Concurrent(Concurrent::default()),
+            Rule::PerRequest => State::PerRequest(PerRequest),
         })
     }
 
@@ -96,7 +121,12 @@ impl Counter {
     pub const fn rule(&self) -> Rule {
         match &self.0 {
             State::SlidingWindow(state) => Rule::SlidingWindow { window: state.window() },
+            State::BucketedWindow(state) => Rule::BucketedWindow { window: state.window() },
+            State::TokenBucket(state) => Rule::TokenBucket { window: state.window() },
             State::Calendar(state) => Rule::Calendar(state.period()),
+            State::Idle(state) => Rule::Idle { after: state.after() },
+            State::Concurrent(_) => Rule::Concurrent,
+            State::PerRequest(_) => Rule::PerRequest,
         }
     }
 
@@ -105,11 +135,23 @@ impl Counter {
         dispatch!(&self.0, state => state.is_idle(now))
     }
 
-    /// Charges a use that nobody reserved, to the window or period of `at`. What is too old to
-    /// count changes nothing.
-    pub fn record(&mut self, at: TimestampMs, actual: ExactAmount) {
-        let slot = slot_of(self.rule(), at);
-        dispatch!(&mut self.0, state => state.record(slot, actual));
+    /// Whether a new counter would stand just like it, wherever the clock is: no reason to keep it.
+    pub(crate) fn is_blank(&self) -> bool {
+        match &self.0 {
+            State::Idle(state) => state.is_unused(),
+            State::Concurrent(state) => *state == Concurrent::default(),
+            State::PerRequest(_) => true,
+            State::SlidingWindow(_)
+            | State::BucketedWindow(_)
+            | State::TokenBucket(_)
+            | State::Calendar(_) => false,
+        }
+    }
+
+    /// Charges a use that nobody reserved, to the window, period or session of `at`. What is too old
+    /// to count changes nothing.
+    pub fn record(&mut self, limit: Amount, at: TimestampMs, actual: ExactAmount) {
+        dispatch!(&mut self.0, state => state.record(limit, at, actual));
     }
 
     /// How the counter stands against `limit`.
@@ -130,37 +172,59 @@ impl Counter {
         dispatch!(&self.0, state => state.remaining(limit, now))
     }
 
-    pub(crate) fn resets_at(&self, now: TimestampMs) -> Option<TimestampMs> {
-        dispatch!(&self.0, state => state.resets_at(now))
+    pub(crate) fn resets_at(&self, limit: Amount, now: TimestampMs) -> Option<TimestampMs> {
+        dispatch!(&self.0, state => state.resets_at(limit, now))
     }
 
     pub(crate) fn can_extend(&self, admitted: Slot, now: TimestampMs) -> bool {
         dispatch!(&self.0, state => state.can_extend(admitted, now))
     }
 
-    pub(crate) fn book(&mut self, charge: Amount, now: TimestampMs) -> Slot {
-        dispatch!(&mut self.0, state => state.book(charge, now))
+    pub(crate) fn book(&mut self, limit: Amount, charge: Amount, now: TimestampMs) -> Slot {
+        dispatch!(&mut self.0, state => state.book(limit, charge, now))
     }
 
     pub(crate) fn settle(
         &mut self,
+        limit: Amount,
         latest_first: impl Iterator<Item = Booking> + Clone,
         actual: ExactAmount,
         now: TimestampMs,
     ) {
-        dispatch!(&mut self.0, state => state.settle(latest_first, actual, now));
+        dispatch!(&mut self.0, state => state.settle(limit, latest_first, actual, now));
     }
 }
 
-/// The window or period that `at` falls into by the clock alone.
+/// The window, part of one, period or generation that `at` falls into by the clock alone.
 pub(crate) fn slot_of(rule: Rule, at: TimestampMs) -> Slot {
     match rule {
         Rule::SlidingWindow { window } => SlidingWindow::slot(window, at),
+        Rule::BucketedWindow { window } => BucketedWindow::slot(window, at),
+        Rule::TokenBucket { window } => TokenBucket::slot(window, at),
         Rule::Calendar(period) => Slot(period.index(at)),
+        Rule::Idle { .. } => Idle::slot(at),
+        Rule::Concurrent | Rule::PerRequest => Slot::ONLY,
     }
 }
 
 /// The sum of the charges.
 pub(crate) fn total(bookings: impl Iterator<Item = Booking>) -> Amount {
     bookings.fold(Amount::ZERO, |sum, booking| sum.saturating_add(booking.charge))
+}
+
+/// Ends bookings of which `used` was used: each is told what of it goes back, the latest first.
+/// Returns what was used beyond them all.
+pub(crate) fn give_back(
+    latest_first: impl Iterator<Item = Booking> + Clone,
+    used: Amount,
+    mut end: impl FnMut(Booking, Amount),
+) -> Amount {
+    let booked = total(latest_first.clone());
+    let mut unused = booked.saturating_sub(used);
+    for booking in latest_first {
+        let back = unused.min(booking.charge);
+        unused = unused.saturating_sub(back);
+        end(booking, back);
+    }
+    used.saturating_sub(booked)
 }

@@ -1,48 +1,115 @@
 //! Where a ledger's counters live: whatever finds them by key.
 
-use crate::{Counter, Limit, Rule, TimestampMs};
+use alloc::vec::Vec;
+
+use crate::{Counter, Limit, Plan, TimestampMs};
 
 /// Finds counters. One call into a ledger sees no change but its own.
 pub trait Counters {
-    /// The counter of `limit`: the one that is there if it counts by the same rule, or else a
-    /// [new one](Sweep::new_counter).
-    fn get(&self, limit: &Limit, now: TimestampMs) -> Counter;
+    /// Where a counter is, for the length of one call: it is looked up once.
+    type Place: Copy;
 
-    /// Changes the same counter, and keeps it if it was new.
-    fn change<T>(&mut self, limit: &Limit, now: TimestampMs, change: impl FnOnce(&mut Counter) -> T) -> T;
+    /// The place of the counter of `limit`, if there is one that counts by the same rule.
+    fn find(&self, limit: &Limit) -> Option<Self::Place>;
+
+    /// The counter at a place that was found in this call.
+    fn at(&self, place: Self::Place) -> &Counter;
+
+    /// The same, to change it.
+    fn at_mut(&mut self, place: Self::Place) -> &mut Counter;
+
+    /// A [new counter](crate::CounterRow::new_counter) for a limit that has none.
+    fn new_counter(&self, limit: &Limit, now: TimestampMs) -> Counter;
+
+    /// Keeps a counter that was new. Places found before stay as they are.
+    fn keep(&mut self, limit: &Limit, counter: Counter);
+
+    /// Reads the counter of `limit`, or a new one.
+    fn read<T>(&self, limit: &Limit, now: TimestampMs, read: impl FnOnce(&Counter) -> T) -> T {
+        read_at(self, self.find(limit), limit, now, read)
+    }
+
+    /// Changes the counter of `limit`, or a new one.
+    fn change<T>(&mut self, limit: &Limit, now: TimestampMs, change: impl FnOnce(&mut Counter) -> T) -> T {
+        change_at(self, self.find(limit), limit, now, change)
+    }
 }
 
-/// Says when to drop idle counters, and where a counter begins that may have been dropped before.
-///
-/// To forget a counter is the same as to have looked at it at the time of the sweep: if the clock
-/// steps back afterwards, the new one still begins where the old one would have been.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Sweep {
-    calls: usize,
-    kept: usize,
-    latest: TimestampMs,
+/// The counters of one plan, each looked up once.
+pub(crate) struct Found<'a, C: Counters> {
+    pub(crate) counters: &'a mut C,
+    pub(crate) now: TimestampMs,
+    plan: &'a Plan,
+    few: [Option<C::Place>; FEW],
+    more: Vec<Option<C::Place>>,
 }
 
-impl Sweep {
-    /// The fewest calls between two sweeps.
-    const CALLS_MIN: usize = 256;
+/// How many places need no allocation: the limits of a usual plan.
+const FEW: usize = 8;
 
-    /// Counts one call on a collection of `counters`, and sweeps when it is time: after as many
-    /// calls, or as many new counters, as the last sweep had kept. So its share of a call is
-    /// constant, and there are never more than about twice as many counters as are in use.
-    ///
-    /// `drop_idle` drops each counter that [is idle](Counter::is_idle) at `now` and says how many
-    /// it kept.
-    pub fn call(&mut self, now: TimestampMs, counters: usize, drop_idle: impl FnOnce() -> usize) {
-        self.calls = self.calls.saturating_add(1);
-        let pace = self.kept.max(Self::CALLS_MIN);
-        if self.calls >= pace || counters >= pace.saturating_mul(2) {
-            *self = Self { calls: 0, kept: drop_idle(), latest: self.latest.max(now) };
+impl<'a, C: Counters> Found<'a, C> {
+    pub(crate) fn new(counters: &'a mut C, now: TimestampMs, plan: &'a Plan) -> Self {
+        let mut places = plan.entries().iter().map(|entry| counters.find(&entry.limit));
+        let mut few = [None; FEW];
+        for (place, found) in few.iter_mut().zip(&mut places) {
+            *place = found;
         }
+        let more = places.collect();
+        Self { counters, now, plan, few, more }
     }
 
-    /// A counter that is not there.
-    pub fn new_counter(&self, rule: Rule, now: TimestampMs) -> Counter {
-        Counter::new(rule, now.max(self.latest))
+    /// The limits of the plan with their places in it.
+    pub(crate) fn limits(&self) -> impl Iterator<Item = (usize, &'a Limit)> + Clone + use<'a, C> {
+        self.plan.entries().iter().map(|entry| &*entry.limit).enumerate()
     }
+
+    pub(crate) fn read<T>(&self, index: usize, limit: &Limit, read: impl FnOnce(&Counter) -> T) -> T {
+        read_at(self.counters, self.place(index), limit, self.now, read)
+    }
+
+    pub(crate) fn change<T>(
+        &mut self,
+        index: usize,
+        limit: &Limit,
+        change: impl FnOnce(&mut Counter) -> T,
+    ) -> T {
+        let place = self.place(index);
+        change_at(self.counters, place, limit, self.now, change)
+    }
+
+    fn place(&self, index: usize) -> Option<C::Place> {
+        let more = || self.more.get(index.checked_sub(FEW)?).copied().flatten();
+        self.few.get(index).copied().unwrap_or_else(more)
+    }
+}
+
+fn read_at<C: Counters + ?Sized, T>(
+    counters: &C,
+    place: Option<C::Place>,
+    limit: &Limit,
+    now: TimestampMs,
+    read: impl FnOnce(&Counter) -> T,
+) -> T {
+    match place {
+        Some(place) => read(counters.at(place)),
+        None => read(&counters.new_counter(limit, now)),
+    }
+}
+
+fn change_at<C: Counters + ?Sized, T>(
+    counters: &mut C,
+    place: Option<C::Place>,
+    limit: &Limit,
+    now: TimestampMs,
+    change: impl FnOnce(&mut Counter) -> T,
+) -> T {
+    if let Some(place) = place {
+        return change(counters.at_mut(place));
+    }
+    let mut counter = counters.new_counter(limit, now);
+    let changed = change(&mut counter);
+    if !counter.is_blank() {
+        counters.keep(limit, counter);
+    }
+    changed
 }

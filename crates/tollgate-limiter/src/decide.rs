@@ -3,51 +3,57 @@
 use alloc::vec::Vec;
 
 use crate::{
-    Admission, Amount, Counter, DurationMs, Enforcement, EntryRefusal, EntrySet, Limit, Outcome, Refusal,
-    Standing, TimestampMs, Verdict, counter::Tally,
+    Admission, Amount, Counters, DurationMs, Enforcement, EntryRefusal, EntrySet, Limit, Outcome, Refusal,
+    Standing, Verdict, counter::Tally, counters::Found,
 };
 
-/// One entry as the decision sees it: its limit, what is asked, and its counter.
+/// One entry as the decision sees it: its limit and what is asked.
 #[derive(Clone, Copy)]
 pub(crate) struct Ask<'a> {
     pub(crate) index: usize,
     pub(crate) limit: &'a Limit,
     pub(crate) charge: Amount,
-    pub(crate) counter: Counter,
 }
 
 /// Decides over all entries at once. Changes nothing, and allocates only to refuse.
 ///
-/// Soft entries never refuse. The entry that binds is one that can never fit, else the one with the
-/// longest wait; the first of equals.
-pub(crate) fn decide<'a>(now: TimestampMs, asks: impl Iterator<Item = Ask<'a>> + Clone) -> Verdict {
+/// Soft entries never refuse. The entry that binds is the first of those that refuse the hardest
+/// ([`severity`]).
+pub(crate) fn decide<'a>(
+    found: &Found<'_, impl Counters>,
+    asks: impl Iterator<Item = Ask<'a>> + Clone,
+) -> Verdict {
     let mut over_soft = EntrySet::default();
     let mut tightest = Tightest::default();
     for ask in asks.clone() {
-        match (ask.outcome(now), ask.limit.enforcement) {
+        match (ask.outcome(found), ask.limit.enforcement) {
             (Outcome::Admit, _) => {}
             (_, Enforcement::Soft) => over_soft.insert(ask.index),
-            (outcome, Enforcement::Hard) => return refuse(now, asks, ask.refusal(outcome, now)),
+            (outcome, Enforcement::Hard) => return refuse(found, asks, ask.refusal(outcome, found)),
         }
-        tightest.consider(&ask, ask.charge, now);
+        tightest.consider(found, &ask, ask.charge);
     }
-    Verdict::Admitted(Admission { at: now, over_soft, tightest: tightest.standing })
+    Verdict::Admitted(Admission { at: found.now, over_soft, tightest: tightest.standing })
 }
 
 /// Collects what a refusal tells, given the first entry that refuses.
 #[cold]
-fn refuse<'a>(now: TimestampMs, asks: impl Iterator<Item = Ask<'a>>, first: EntryRefusal) -> Verdict {
+fn refuse<'a>(
+    found: &Found<'_, impl Counters>,
+    asks: impl Iterator<Item = Ask<'a>>,
+    first: EntryRefusal,
+) -> Verdict {
     let mut refusing = Vec::new();
     let mut tightest = Tightest::default();
     let mut binding = first;
     for ask in asks {
-        tightest.consider(&ask, Amount::ZERO, now);
-        let outcome = ask.outcome(now);
+        tightest.consider(found, &ask, Amount::ZERO);
+        let outcome = ask.outcome(found);
         if outcome == Outcome::Admit || ask.limit.enforcement == Enforcement::Soft {
             continue;
         }
-        let refusal = ask.refusal(outcome, now);
-        if severity(outcome) > severity(binding.outcome) {
+        let refusal = ask.refusal(outcome, found);
+        if severity(&refusal) > severity(&binding) {
             binding = refusal;
         }
         refusing.push(refusal);
@@ -56,30 +62,27 @@ fn refuse<'a>(now: TimestampMs, asks: impl Iterator<Item = Ask<'a>>, first: Entr
 }
 
 impl Ask<'_> {
-    fn outcome(&self, now: TimestampMs) -> Outcome {
-        self.counter.outcome(self.limit.amount, self.charge, now)
+    fn outcome(&self, found: &Found<'_, impl Counters>) -> Outcome {
+        let &Self { index, limit, charge } = self;
+        found.read(index, limit, |counter| counter.outcome(limit.amount, charge, found.now))
     }
 
-    fn refusal(&self, outcome: Outcome, now: TimestampMs) -> EntryRefusal {
-        let Tally { spent, held, resets_at, .. } = self.counter.tally(self.limit.amount, now);
-        EntryRefusal {
-            index: self.index,
-            outcome,
-            limit: self.limit.amount,
-            spent: spent.rounded_up(),
-            held,
-            needed: self.charge,
-            resets_at,
-        }
+    fn refusal(&self, outcome: Outcome, found: &Found<'_, impl Counters>) -> EntryRefusal {
+        let &Self { index, limit, charge } = self;
+        let tally = found.read(index, limit, |counter| counter.tally(limit.amount, found.now));
+        let Tally { spent, held, resets_at, .. } = tally;
+        let spent = spent.rounded_up();
+        EntryRefusal { index, outcome, limit: limit.amount, spent, held, needed: charge, resets_at }
     }
 }
 
-/// How hard an outcome refuses.
-fn severity(outcome: Outcome) -> (bool, DurationMs) {
-    match outcome {
-        Outcome::Admit => (false, DurationMs::ZERO),
-        Outcome::Wait(wait) => (false, wait),
-        Outcome::Never => (true, DurationMs::ZERO),
+/// How hard an entry refuses: for ever, for a time, or until open reservations end.
+fn severity(refusal: &EntryRefusal) -> (u8, DurationMs) {
+    match refusal.outcome {
+        Outcome::Admit => (0, DurationMs::ZERO),
+        Outcome::Never if refusal.fits_without_holds() => (1, DurationMs::ZERO),
+        Outcome::Wait(wait) => (2, wait),
+        Outcome::Never => (3, DurationMs::ZERO),
     }
 }
 
@@ -91,17 +94,19 @@ struct Tightest {
 
 impl Tightest {
     /// Considers an entry as it stands after `charge`.
-    fn consider(&mut self, ask: &Ask<'_>, charge: Amount, now: TimestampMs) {
+    fn consider(&mut self, found: &Found<'_, impl Counters>, ask: &Ask<'_>, charge: Amount) {
         if !ask.limit.rule.is_rate() {
             return;
         }
-        let limit = ask.limit.amount;
-        // What is left shrinks by exactly the charge: all terms but the previous window's are whole.
-        let remaining = ask.counter.remaining(limit, now).saturating_sub(charge);
-        if self.standing.is_none_or(|least| is_smaller_part(remaining, limit, least)) {
-            let resets_in = ask.counter.resets_at(now).map_or(DurationMs::ZERO, |at| at.since(now));
-            self.standing = Some(Standing { index: ask.index, limit, remaining, resets_in });
-        }
+        let (limit, now) = (ask.limit.amount, found.now);
+        found.read(ask.index, ask.limit, |counter| {
+            // What is left shrinks by exactly the charge: it is whole, whatever else is not.
+            let remaining = counter.remaining(limit, now).saturating_sub(charge);
+            if self.standing.is_none_or(|least| is_smaller_part(remaining, limit, least)) {
+                let resets_in = counter.resets_at(limit, now).map_or(DurationMs::ZERO, |at| at.since(now));
+                self.standing = Some(Standing { index: ask.index, limit, remaining, resets_in });
+            }
+        });
     }
 }
 

@@ -3,8 +3,8 @@
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 
 use crate::{
-    Amount, Attempt, Counter, CounterKey, CounterView, Counters, ExactAmount, Held, LedgerError, Limit, Plan,
-    ReservationId, Reservations, Settled, Sweep, TimestampMs, Verdict,
+    Amount, Attempt, Counter, CounterKey, CounterRow, CounterView, Counters, ExactAmount, Held, LedgerError,
+    Limit, Plan, ReservationId, Reservations, Settled, TimestampMs, Verdict,
 };
 
 /// Counters and reservations of one process, as plain values: same calls, same answers.
@@ -49,9 +49,10 @@ impl Ledger {
     /// Asks for more under an admitted reservation: `charges[i]` on top of entry `i` of its plan.
     /// All of it, or nothing.
     ///
-    /// Windows are charged where they are now, calendar periods where the admission was; one that
-    /// has ended is neither checked nor charged. `step` counts the extensions of a reservation from
-    /// 1 and only grows; repeating an admitted step charges once.
+    /// Windows are charged where they are now, calendar periods and sessions where the admission
+    /// was; one that has ended is neither checked nor charged. The largest request is compared with
+    /// all that the reservation charges. `step` counts the extensions of a reservation from 1 and
+    /// only grows; repeating an admitted step charges once.
     ///
     /// # Errors
     ///
@@ -70,8 +71,8 @@ impl Ledger {
     ///
     /// No limit can refuse it. What was not used goes back to the window or period it was booked
     /// in, the latest booking first, if that still counts. What was used beyond the reservation is
-    /// charged to the current window, or to the calendar period of the admission. A settle of zeros
-    /// releases.
+    /// charged to the current window, or to the calendar period or session of the admission. A settle
+    /// of zeros releases.
     ///
     /// # Errors
     ///
@@ -87,7 +88,8 @@ impl Ledger {
 
     /// How the counters of `limits` stand, in the same order.
     pub fn inspect(&self, now: TimestampMs, limits: &[Arc<Limit>]) -> Vec<CounterView> {
-        limits.iter().map(|limit| self.counters.get(limit, now).view(limit, now)).collect()
+        let view = |limit: &Arc<Limit>| self.counters.read(limit, now, |counter| counter.view(limit, now));
+        limits.iter().map(view).collect()
     }
 
     /// How many reservations are open.
@@ -97,7 +99,7 @@ impl Ledger {
 
     /// How many counters are kept.
     pub fn counters(&self) -> usize {
-        self.counters.by_key.len()
+        self.counters.kept.len()
     }
 }
 
@@ -109,36 +111,41 @@ impl Default for Ledger {
 
 #[derive(Debug, Default)]
 struct CounterMap {
-    by_key: BTreeMap<CounterKey, Counter>,
-    sweep: Sweep,
+    places: BTreeMap<CounterKey, usize>,
+    kept: CounterRow,
 }
 
 impl CounterMap {
     fn sweep(&mut self, now: TimestampMs) {
-        self.sweep.call(now, self.by_key.len(), || {
-            self.by_key.retain(|_, counter| !counter.is_idle(now));
-            self.by_key.len()
-        });
+        self.kept.sweep(now, |keep| self.places.retain(|_, place| keep(place)));
     }
 }
 
 impl Counters for CounterMap {
-    fn get(&self, limit: &Limit, now: TimestampMs) -> Counter {
-        match self.by_key.get(&limit.key) {
-            Some(counter) if counter.rule() == limit.rule => *counter,
-            _ => self.sweep.new_counter(limit.rule, now),
-        }
+    type Place = usize;
+
+    fn find(&self, limit: &Limit) -> Option<usize> {
+        let place = *self.places.get(&limit.key)?;
+        (self.kept[place].rule() == limit.rule).then_some(place)
     }
 
-    fn change<T>(&mut self, limit: &Limit, now: TimestampMs, change: impl FnOnce(&mut Counter) -> T) -> T {
-        if let Some(counter) = self.by_key.get_mut(&limit.key)
-            && counter.rule() == limit.rule
-        {
-            return change(counter);
+    fn at(&self, place: usize) -> &Counter {
+        &self.kept[place]
+    }
+
+    fn at_mut(&mut self, place: usize) -> &mut Counter {
+        &mut self.kept[place]
+    }
+
+    fn new_counter(&self, limit: &Limit, now: TimestampMs) -> Counter {
+        self.kept.new_counter(limit.rule, now)
+    }
+
+    fn keep(&mut self, limit: &Limit, counter: Counter) {
+        match self.places.get(&limit.key) {
+            // There was one that counted by another rule.
+            Some(place) => self.kept[*place] = counter,
+            None => _ = self.places.insert(limit.key.clone(), self.kept.push(counter)),
         }
-        let mut counter = self.sweep.new_counter(limit.rule, now);
-        let changed = change(&mut counter);
-        self.by_key.insert(limit.key.clone(), counter);
-        changed
     }
 }

@@ -90,30 +90,39 @@
 //! Everything here is a function of its arguments: nothing is read from a clock, nothing is random,
 //! nothing waits, nothing is rounded in the caller's favour. There are no floats, no dependencies
 //! and no `std`. To keep counters elsewhere than in a [`Ledger`], implement [`Counters`] and pair it
-//! with [`Reservations`].
+//! with [`Reservations`]; a [`CounterRow`] drops what no longer counts.
 #![no_std]
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 extern crate alloc;
 
+mod bucketed;
 mod budget;
+mod concurrent;
 mod counter;
 mod counters;
+mod counts;
 mod decide;
 mod error;
 mod held;
+mod idle;
 mod ledger;
 mod limit;
+mod per_request;
 mod period;
 mod plan;
 mod record;
 mod reservations;
+mod ring;
+mod row;
+mod spend;
+mod token_bucket;
 mod units;
 mod verdict;
 mod window;
 
 pub use counter::Counter;
-pub use counters::{Counters, Sweep};
+pub use counters::Counters;
 pub use error::LedgerError;
 pub use held::{Attempt, CounterView, Held, Settled};
 pub use ledger::Ledger;
@@ -122,5 +131,6 @@ pub use period::Period;
 pub use plan::{ENTRIES_MAX, Entry, Plan, PlanError};
 pub use record::EXTENSIONS_MAX;
 pub use reservations::Reservations;
+pub use row::CounterRow;
 pub use units::{Amount, DurationMs, ExactAmount, MILLIONTHS, MicroUsd, ReservationId, TimestampMs, Tokens};
 pub use verdict::{Admission, EntryRefusal, EntrySet, Outcome, Refusal, Standing, Verdict};

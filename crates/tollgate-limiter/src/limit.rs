@@ -11,11 +11,16 @@ use crate::{Amount, DurationMs, Period};
 /// The largest amount of a limit over a sliding window.
 ///
 /// The cross-multiplied comparison stays below 2⁵³ up to here, so that a store which computes in
-/// doubles gives the same verdict.
+/// doubles gives the same verdict. [`Rule::amount_max`] has the maximum of each rule.
 pub const WINDOW_AMOUNT_MAX: Amount = Amount::new(10_000_000_000);
 
-/// The largest amount of a calendar budget: the last integer a double holds exactly, less one.
+/// The largest amount of a limit that compares plain sums, such as a calendar budget: the last
+/// integer a double holds exactly, less one.
 pub const BUDGET_AMOUNT_MAX: Amount = Amount::new((1 << 53) - 1);
+
+/// The largest product of amount and window in milliseconds of a token bucket: its level, a charge
+/// and their sum stay below 2⁵³.
+const TOKEN_BUCKET_LEVEL_MAX: u64 = 1 << 51;
 
 /// Names one counter. Counters of one partition are decided together in one step.
 #[derive(Clone, Eq, Ord, PartialEq, PartialOrd)]
@@ -74,19 +79,60 @@ impl fmt::Debug for CounterKey {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Rule {
-    /// The current window plus the part of the previous one that is still in sight.
+    /// The current window plus the part of the previous one that is still in sight. In a window of
+    /// the clock never more than the limit, in any period of its length at most 2 · limit − 1.
     SlidingWindow {
         /// The window's length.
         window: DurationMs,
     },
+    /// The latest 60 sixtieths of a window, and the one before them counted whole. In any period of
+    /// one window's length never more than the limit.
+    BucketedWindow {
+        /// The window's length.
+        window: DurationMs,
+    },
+    /// A burst up to the limit, then as much in a window as the limit, continuously. In any period
+    /// `T` at most `limit + limit / window · T`. A debt is paid off at the same pace.
+    TokenBucket {
+        /// In what time an exhausted bucket fills again.
+        window: DurationMs,
+    },
     /// All that falls into one calendar period in UTC.
     Calendar(Period),
+    /// All since the counter began, for a session: forgotten some time after its last use.
+    Idle {
+        /// How long after the last reserve, extend or settle it is forgotten.
+        after: DurationMs,
+    },
+    /// What open reservations hold. A settle frees it, whatever was used; no passing of time does.
+    Concurrent,
+    /// What one request charges, its extensions included. Nothing is counted or kept.
+    PerRequest,
 }
 
 impl Rule {
-    /// Whether this is a rate limit (what `ratelimit-*` headers speak of) rather than a budget.
+    /// Whether this is a rate limit (what `ratelimit-*` headers speak of) rather than a budget or a
+    /// bound on what is open or asked at once.
     pub const fn is_rate(self) -> bool {
-        matches!(self, Self::SlidingWindow { .. })
+        matches!(self, Self::SlidingWindow { .. } | Self::BucketedWindow { .. } | Self::TokenBucket { .. })
+    }
+
+    /// The largest amount of a limit under which a store that computes in doubles stays exact.
+    ///
+    /// In this crate any amount is exact, up to the end of 64 bits.
+    pub const fn amount_max(self) -> Amount {
+        match self {
+            Self::SlidingWindow { .. } => WINDOW_AMOUNT_MAX,
+            Self::TokenBucket { window } => match TOKEN_BUCKET_LEVEL_MAX.checked_div(window.get()) {
+                Some(amount) if amount < WINDOW_AMOUNT_MAX.get() => Amount::new(amount),
+                _ => WINDOW_AMOUNT_MAX,
+            },
+            Self::BucketedWindow { .. }
+            | Self::Calendar(_)
+            | Self::Idle { .. }
+            | Self::Concurrent
+            | Self::PerRequest => BUDGET_AMOUNT_MAX,
+        }
     }
 }
 

@@ -10,9 +10,10 @@
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 
 use crate::{
-    Admission, Amount, Counters, EntrySet, ExactAmount, Held, LedgerError, Limit, Plan, Refusal, Settled,
-    TimestampMs, Verdict,
-    counter::{Booking, Slot, slot_of},
+    Admission, Amount, Counters, EntrySet, ExactAmount, Held, LedgerError, Limit, Plan, Refusal, Rule,
+    Settled, TimestampMs, Verdict,
+    counter::{Booking, Slot, slot_of, total},
+    counters::Found,
     decide::{Ask, decide},
 };
 
@@ -46,10 +47,9 @@ impl Record {
         plan: Arc<Plan>,
         keep_refusal: bool,
     ) -> (Verdict, Option<Self>) {
-        let verdict = decide(now, asks(counters, now, &plan, plan.charges()));
+        let (verdict, moved) = charge(counters, now, &plan);
         let state = match &verdict {
             Verdict::Admitted(admission) => {
-                let moved = book(counters, now, limits(&plan).zip(plan.charges()).enumerate());
                 State::Held(Holding { admission: *admission, moved, extensions: Vec::new() })
             }
             Verdict::Refused(refusal) if keep_refusal => State::Refused(Box::new(refusal.clone())),
@@ -118,7 +118,9 @@ impl Record {
             State::Held(holding) => {
                 for (index, (limit, actual)) in limits(&self.plan).zip(actuals).enumerate() {
                     let bookings = holding.bookings(&self.plan, index);
-                    counters.change(limit, now, |counter| counter.settle(bookings, *actual, now));
+                    counters.change(limit, now, |counter| {
+                        counter.settle(limit.amount, bookings, *actual, now);
+                    });
                 }
                 (Settled::Applied, Some(holding.admission))
             }
@@ -182,22 +184,29 @@ impl Holding {
         if self.extensions.len() >= EXTENSIONS_MAX {
             return Err(LedgerError::TooManyExtensions);
         }
+        let mut found = Found::new(counters, now, plan);
         let mut skipped = EntrySet::default();
-        for (index, limit) in limits(plan).enumerate() {
-            if !counters.get(limit, now).can_extend(self.slot(index, limit), now) {
+        for (index, limit) in found.limits() {
+            let admitted = self.slot(index, limit);
+            if !found.read(index, limit, |counter| counter.can_extend(admitted, now)) {
                 skipped.insert(index);
             }
         }
-        let charges = charges.iter().copied();
-        let asks = asks(counters, now, plan, charges.clone()).filter(|ask| !skipped.contains(ask.index));
-        let verdict = decide(now, asks);
+        let asks = asks(plan, charges.iter().copied()).filter(|ask| !skipped.contains(ask.index));
+        let verdict = decide(&found, asks.clone().map(|ask| self.whole_request(plan, ask)));
         if let Verdict::Admitted(admission) = verdict {
-            let wanted = limits(plan).zip(charges.clone()).enumerate();
-            let wanted = wanted.filter(|(index, _)| !skipped.contains(*index));
-            let moved = book(counters, now, wanted);
-            self.extensions.push(Extension { step, charges: charges.collect(), admission, moved, skipped });
+            let moved = book(&mut found, asks);
+            self.extensions.push(Extension { step, charges: charges.into(), admission, moved, skipped });
         }
         Ok(verdict)
+    }
+
+    /// What a request needs in all is asked of the limit on the largest one.
+    fn whole_request<'a>(&self, plan: &Plan, mut ask: Ask<'a>) -> Ask<'a> {
+        if ask.limit.rule == Rule::PerRequest {
+            ask.charge = ask.charge.saturating_add(total(self.bookings(plan, ask.index)));
+        }
+        ask
     }
 
     /// What entry `index` has booked, latest first.
@@ -235,28 +244,31 @@ fn limits(plan: &Plan) -> impl Iterator<Item = &Limit> {
     plan.entries().iter().map(|entry| &*entry.limit)
 }
 
+/// Charges all of a plan that fits.
+fn charge(counters: &mut impl Counters, now: TimestampMs, plan: &Plan) -> (Verdict, Moved) {
+    let mut found = Found::new(counters, now, plan);
+    let asks = asks(plan, plan.charges());
+    let verdict = decide(&found, asks.clone());
+    let moved = match verdict {
+        Verdict::Admitted(_) => book(&mut found, asks),
+        Verdict::Refused(_) => Moved::default(),
+    };
+    (verdict, moved)
+}
+
 fn asks<'a>(
-    counters: &'a impl Counters,
-    now: TimestampMs,
     plan: &'a Plan,
     charges: impl Iterator<Item = Amount> + Clone + 'a,
 ) -> impl Iterator<Item = Ask<'a>> + Clone + 'a {
-    plan.entries().iter().zip(charges).enumerate().map(move |(index, (entry, charge))| Ask {
-        index,
-        limit: &entry.limit,
-        charge,
-        counter: counters.get(&entry.limit, now),
-    })
+    let asks = plan.entries().iter().zip(charges).enumerate();
+    asks.map(|(index, (entry, charge))| Ask { index, limit: &entry.limit, charge })
 }
 
-fn book<'a>(
-    counters: &mut impl Counters,
-    now: TimestampMs,
-    wanted: impl Iterator<Item = (usize, (&'a Limit, Amount))>,
-) -> Moved {
+fn book<'a>(found: &mut Found<'_, impl Counters>, asks: impl Iterator<Item = Ask<'a>>) -> Moved {
+    let now = found.now;
     let mut moved = Moved::default();
-    for (index, (limit, charge)) in wanted {
-        let slot = counters.change(limit, now, |counter| counter.book(charge, now));
+    for Ask { index, limit, charge } in asks {
+        let slot = found.change(index, limit, |counter| counter.book(limit.amount, charge, now));
         if slot != slot_of(limit.rule, now) {
             moved.0.push((index, slot));
         }
@@ -268,7 +280,7 @@ fn book<'a>(
 fn record(counters: &mut impl Counters, now: TimestampMs, held: &Held, actuals: &[ExactAmount]) {
     for (limit, actual) in limits(&held.plan).zip(actuals) {
         if *actual != ExactAmount::ZERO {
-            counters.change(limit, now, |counter| counter.record(held.at, *actual));
+            counters.change(limit, now, |counter| counter.record(limit.amount, held.at, *actual));
         }
     }
 }

@@ -28,7 +28,8 @@ pub struct Admission {
 /// A plan that was not charged.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Refusal {
-    /// The entry to answer for: one that can never fit, else the one with the longest wait.
+    /// The entry to answer for: one that can never fit, else the one with the longest wait, else one
+    /// that only waits for open reservations to end ([`EntryRefusal::fits_without_holds`]).
     pub binding: EntryRefusal,
     /// Every entry that refused, in plan order, the binding one included.
     pub refusing: Vec<EntryRefusal>,

@@ -15,7 +15,8 @@
 
 use crate::{
     Amount, DurationMs, ExactAmount, Outcome, TimestampMs,
-    counter::{Booking, Slot, Tally, Transitions, total},
+    counter::{Booking, Slot, Tally, Transitions, give_back},
+    counts::{Counts, narrow, wide},
 };
 
 const PARTS_MAX: u64 = 60_000;
@@ -27,31 +28,6 @@ pub(crate) struct SlidingWindow {
     index: u64,
     prev: Counts,
     cur: Counts,
-}
-
-/// What one window has admitted.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-struct Counts {
-    used: u64,
-    /// The part of `used` that open reservations hold. Reported, never compared.
-    held: u64,
-}
-
-impl Counts {
-    fn book(&mut self, charge: u64) {
-        self.used = self.used.saturating_add(charge);
-        self.held = self.held.saturating_add(charge);
-    }
-
-    /// Ends a booking of which `unused` was not needed.
-    fn settle(&mut self, booked: u64, unused: u64) {
-        self.held = self.held.saturating_sub(booked);
-        self.used = self.used.saturating_sub(unused);
-    }
-
-    fn settled(self) -> u64 {
-        self.used.saturating_sub(self.held)
-    }
 }
 
 impl SlidingWindow {
@@ -192,7 +168,7 @@ impl Transitions for SlidingWindow {
             spent: ExactAmount::whole(spent),
             held: Amount::new(used.saturating_sub(spent)),
             remaining: state.remaining(limit, now),
-            resets_at: state.resets_at(now),
+            resets_at: state.resets_at(limit, now),
         }
     }
 
@@ -202,7 +178,7 @@ impl Transitions for SlidingWindow {
         Amount::new(narrow(room.checked_div(state.parts().into()).unwrap_or(0)))
     }
 
-    fn resets_at(&self, now: TimestampMs) -> Option<TimestampMs> {
+    fn resets_at(&self, _limit: Amount, now: TimestampMs) -> Option<TimestampMs> {
         let state = self.rolled(now);
         Some(TimestampMs::new(state.start_ms().saturating_add(state.window_ms())))
     }
@@ -211,7 +187,7 @@ impl Transitions for SlidingWindow {
         true
     }
 
-    fn book(&mut self, charge: Amount, now: TimestampMs) -> Slot {
+    fn book(&mut self, _limit: Amount, charge: Amount, now: TimestampMs) -> Slot {
         self.roll_to(Self::slot(self.window, now));
         self.cur.book(charge.get());
         Slot(self.index)
@@ -221,30 +197,27 @@ impl Transitions for SlidingWindow {
     /// count; it is never taken from a later one. What was used beyond is charged to the current one.
     fn settle(
         &mut self,
+        _limit: Amount,
         latest_first: impl Iterator<Item = Booking> + Clone,
         actual: ExactAmount,
         now: TimestampMs,
     ) {
-        let booked = total(latest_first.clone());
-        let used = actual.rounded_up();
-        let mut unused = booked.saturating_sub(used);
-        for Booking { slot, charge } in latest_first {
-            let back = unused.min(charge);
-            unused = unused.saturating_sub(back);
+        let beyond = give_back(latest_first, actual.rounded_up(), |Booking { slot, charge }, back| {
             if let Some(counts) = self.counts_mut(slot) {
                 counts.settle(charge.get(), back.get());
             }
-        }
-        if used > booked {
+        });
+        if beyond > Amount::ZERO {
             self.roll_to(Self::slot(self.window, now));
-            self.cur.used = self.cur.used.saturating_add(used.saturating_sub(booked).get());
+            self.cur.add(beyond.get());
         }
     }
 
-    fn record(&mut self, slot: Slot, actual: ExactAmount) {
+    fn record(&mut self, _limit: Amount, at: TimestampMs, actual: ExactAmount) {
+        let slot = Self::slot(self.window, at);
         self.roll_to(slot);
         if let Some(counts) = self.counts_mut(slot) {
-            counts.used = counts.used.saturating_add(actual.rounded_up().get());
+            counts.add(actual.rounded_up().get());
         }
     }
 
@@ -253,12 +226,4 @@ impl Transitions for SlidingWindow {
         let empty = self.prev.used == 0 && self.cur.used == 0;
         empty || index.saturating_sub(self.index) >= 2
     }
-}
-
-fn wide(count: u64, parts: u64) -> u128 {
-    u128::from(count).saturating_mul(u128::from(parts))
-}
-
-fn narrow(count: u128) -> u64 {
-    u64::try_from(count).unwrap_or(u64::MAX)
 }

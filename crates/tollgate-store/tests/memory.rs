@@ -185,3 +185,30 @@ fn c39_what_was_spent_before_the_start_counts_in_its_own_period() {
     clock.advance(DurationMs::new(hour_ms));
     assert_eq!(spent_now(), [0, 91_500_000, 0]);
 }
+
+/// A session that was used again in time has all its spend, one that was forgotten has none.
+#[test]
+fn what_a_live_session_spent_before_the_start_counts() {
+    let (_, store) = store_at(10_000);
+    let session = |name| limit("acme", name, Rule::Idle { after: DurationMs::new(1_000) }, 100);
+    let [live, chain, over, broken] = ["live", "chain", "over", "broken"].map(session);
+    let uses = [
+        (&chain, 8_100),
+        (&broken, 8_200),
+        (&over, 9_000),
+        (&chain, 9_050),
+        (&live, 9_001),
+        (&broken, 9_200),
+        (&chain, 9_900),
+    ];
+    for (limit, at_ms) in uses {
+        store.restore(limit, TimestampMs::new(at_ms), ExactAmount::from_millionths(1_500_000));
+    }
+    let views = now(store.inspect(&[live, chain, over, broken])).unwrap();
+    let stands: Vec<_> =
+        views.iter().map(|view| (view.spent.as_millionths(), view.resets_at.map(TimestampMs::get))).collect();
+    assert_eq!(
+        stands,
+        [(1_500_000, Some(10_001)), (4_500_000, Some(10_900)), (0, None), (1_500_000, Some(10_200))]
+    );
+}

@@ -6,9 +6,13 @@
 )]
 
 mod boundaries;
+mod bucketed;
 mod budget;
+mod holds;
+mod idle;
 mod ledger_model;
 mod period;
 mod protocol;
 mod support;
+mod token_bucket;
 mod window;

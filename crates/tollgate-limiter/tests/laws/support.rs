@@ -22,6 +22,18 @@ pub(crate) fn rate(name: &str, window_ms: u64, amount: u64) -> Arc<Limit> {
     limit(name, Rule::SlidingWindow { window: DurationMs::new(window_ms) }, amount)
 }
 
+pub(crate) fn bucketed(name: &str, window_ms: u64, amount: u64) -> Arc<Limit> {
+    limit(name, Rule::BucketedWindow { window: DurationMs::new(window_ms) }, amount)
+}
+
+pub(crate) fn token_bucket(name: &str, window_ms: u64, amount: u64) -> Arc<Limit> {
+    limit(name, Rule::TokenBucket { window: DurationMs::new(window_ms) }, amount)
+}
+
+pub(crate) fn session(name: &str, after_ms: u64, amount: u64) -> Arc<Limit> {
+    limit(name, Rule::Idle { after: DurationMs::new(after_ms) }, amount)
+}
+
 pub(crate) fn budget(name: &str, period: Period, amount: u64) -> Arc<Limit> {
     limit(name, Rule::Calendar(period), amount)
 }
@@ -65,6 +77,18 @@ impl Desk {
             Ok(_) => Outcome::Admit,
             Err(refusal) => refusal.binding.outcome,
         }
+    }
+
+    pub(crate) fn extend(&mut self, now_ms: u64, held: &Held, step: u32, charges: &[u64]) -> bool {
+        let charges: Vec<_> = charges.iter().copied().map(Amount::new).collect();
+        let verdict = self.ledger.extend(TimestampMs::new(now_ms), held, step, &charges);
+        matches!(verdict.unwrap(), Verdict::Admitted(_))
+    }
+
+    /// (spent, held, remaining) in whole units.
+    pub(crate) fn stands(&self, now_ms: u64, limit: &Arc<Limit>) -> (u64, u64, u64) {
+        let view = self.view(now_ms, limit);
+        (view.spent.rounded_up().get(), view.held.get(), view.remaining.get())
     }
 
     pub(crate) fn settle(&mut self, now_ms: u64, held: &Held, actuals: &[u64]) -> Settled {

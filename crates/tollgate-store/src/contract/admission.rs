@@ -104,9 +104,10 @@ pub(super) fn a_refusal_changes_nothing_and_names_who_refuses(harness: &dyn Harn
     assert_eq!(desk.views(&[&requests, &tokens, &usd]), before);
     assert_eq!(refusal.refusing.iter().map(|entry| entry.index).collect::<Vec<_>>(), [1, 2]);
     let binding = refusal.binding;
-    assert_eq!((binding.index, binding.outcome), (2, Outcome::Never), "a total has no end to wait for");
-    assert_eq!((binding.spent.get(), binding.held.get(), binding.needed.get()), (0, 30, 30));
-    assert!(binding.fits_without_holds());
+    assert_eq!(binding.index, 1, "the total fits once the open call is over, the minute has a time");
+    assert_eq!((binding.spent.get(), binding.held.get(), binding.needed.get()), (0, 60, 60));
+    assert_eq!(refusal.refusing[1].outcome, Outcome::Never);
+    assert!(refusal.refusing[1].fits_without_holds());
     let tightest = refusal.tightest.unwrap();
     assert_eq!((tightest.index, tightest.remaining.get()), (1, 40));
 }

@@ -13,6 +13,7 @@ mod admission;
 mod desk;
 mod parallel;
 mod protocol;
+mod rules;
 mod time;
 
 use std::{future::Future, pin::Pin, sync::Arc};
@@ -79,6 +80,16 @@ macro_rules! contract_list {
             protocol::an_extension_charges_once_per_step
             protocol::an_extension_is_all_or_nothing
             protocol::the_number_of_amounts_is_the_plans
+            rules::a_bucketed_window_holds_its_limit_wherever_it_starts
+            rules::a_bucketed_window_announces_when_a_bucket_leaves
+            rules::a_token_bucket_takes_a_burst_and_fills_continuously
+            rules::c27_a_token_bucket_goes_negative_and_gives_back
+            rules::what_has_drained_from_a_token_bucket_is_not_given_back
+            rules::what_is_open_counts_until_it_is_settled
+            rules::a_request_is_as_large_as_all_its_charges
+            rules::c02_a_session_is_forgotten_after_its_last_use
+            rules::a_settle_never_touches_a_later_session
+            rules::never_binds_before_a_wait_and_a_wait_before_what_is_open
             time::three_a_second_at_limit_50_admit_50_49_49_49
             time::the_announced_wait_is_exact
             time::a_window_keeps_what_a_clock_set_back_would_lose

@@ -50,16 +50,22 @@ impl MemoryStore {
         }
     }
 
-    /// Charges what was spent at `at`, before this process began, to the calendar period of `at`,
-    /// if that is the current one. Counters of rate limits begin at zero: nothing happens to them.
+    /// Charges what was spent at `at`, before this process began, where it still counts: to the
+    /// calendar period of `at` if that is the current one, to a session if it is not forgotten.
+    /// Counters of other rules begin anew: nothing happens to them.
+    ///
+    /// The uses of a session come in the order of time, old ones too: whether it lasted shows only
+    /// then.
     pub fn restore(&self, limit: &Limit, at: TimestampMs, spent: ExactAmount) {
-        let Rule::Calendar(period) = limit.rule else { return };
         let now = self.clock.now();
-        if period.index(at) != period.index(now) {
-            return;
-        }
+        let at = match limit.rule {
+            Rule::Calendar(period) if period.index(at) == period.index(now) => at,
+            Rule::Idle { .. } => at.min(now),
+            _ => return,
+        };
         let mut counters = self.counters.lock([limit].into_iter());
-        counters.change(limit, now, |counter| counter.record(at, spent));
+        counters.sweep(at);
+        counters.change(limit, at, |counter| counter.record(limit.amount, at, spent));
     }
 
     /// How many reservations are open.
@@ -114,8 +120,8 @@ impl Store for MemoryStore {
     fn inspect(&self, limits: &[Arc<Limit>]) -> StoreFuture<'_, Vec<CounterView>> {
         let now = self.clock.now();
         let counters = self.counters.lock(limits.iter().map(|limit| &**limit));
-        let views = limits.iter().map(|limit| counters.get(limit, now).view(limit, now)).collect();
-        StoreFuture::ready(Ok(views))
+        let view = |limit: &Arc<Limit>| counters.read(limit, now, |counter| counter.view(limit, now));
+        StoreFuture::ready(Ok(limits.iter().map(view).collect()))
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use foldhash::quality::RandomState;
-use tollgate_limiter::{Counter, CounterKey, Counters, Limit, Sweep, TimestampMs};
+use tollgate_limiter::{Counter, CounterKey, CounterRow, Counters, Limit, TimestampMs};
 
 /// How many shards. A set of them fits the bits of a `u64`.
 pub(super) const SHARDS: usize = 64;
@@ -78,24 +78,23 @@ impl CounterShards {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| lock(shard).by_key.len()).sum()
+        self.shards.iter().map(|shard| lock(shard).kept.len()).sum()
     }
 }
 
 #[derive(Default)]
 struct Shard {
-    by_key: HashMap<CounterKey, Counter, RandomState>,
-    sweep: Sweep,
+    places: HashMap<CounterKey, usize, RandomState>,
+    kept: CounterRow,
 }
 
 impl Shard {
     fn sweep(&mut self, now: TimestampMs) {
-        self.sweep.call(now, self.by_key.len(), || {
-            self.by_key.retain(|_, counter| !counter.is_idle(now));
-            if self.by_key.capacity() / 4 > self.by_key.len() {
-                self.by_key.shrink_to(CAPACITY_KEPT);
+        self.kept.sweep(now, |keep| {
+            self.places.retain(|_, place| keep(place));
+            if self.places.capacity() / 4 > self.places.len() {
+                self.places.shrink_to(CAPACITY_KEPT);
             }
-            self.by_key.len()
         });
     }
 }
@@ -118,50 +117,72 @@ impl Locked<'_> {
         }
     }
 
-    /// The shard of a counter; `None` only for a limit that was not among the locked ones.
-    fn shard(&self, limit: &Limit) -> Option<&Shard> {
-        match &self.few {
-            [Some((_, only)), None, ..] => Some(only),
-            few => {
-                let wanted = self.all.shard(&limit.key);
-                let mut locked = few.iter().flatten().chain(&self.more);
-                locked.find(|(shard, _)| *shard == wanted).map(|(_, guard)| &**guard)
-            }
+    /// Which of the locked shards has a counter.
+    ///
+    /// # Panics
+    ///
+    /// For a limit that was not among the locked ones.
+    fn guard(&self, limit: &Limit) -> usize {
+        if let [Some(_), None, ..] = &self.few {
+            return 0;
+        }
+        let wanted = self.all.shard(&limit.key);
+        let mut locked = self.few.iter().flatten().chain(&self.more);
+        locked.position(|(shard, _)| *shard == wanted).unwrap_or(usize::MAX)
+    }
+
+    fn shard(&self, guard: usize) -> &Shard {
+        match self.few.get(guard) {
+            Some(Some((_, shard))) => shard,
+            _ => &self.more[guard - FEW].1,
         }
     }
 
-    fn shard_mut(&mut self, limit: &Limit) -> Option<&mut Shard> {
-        match &mut self.few {
-            [Some((_, only)), None, ..] => Some(only),
-            few => {
-                let wanted = self.all.shard(&limit.key);
-                let mut locked = few.iter_mut().flatten().chain(&mut self.more);
-                locked.find(|(shard, _)| *shard == wanted).map(|(_, guard)| &mut **guard)
-            }
+    fn shard_mut(&mut self, guard: usize) -> &mut Shard {
+        match self.few.get_mut(guard) {
+            Some(Some((_, shard))) => shard,
+            _ => &mut self.more[guard - FEW].1,
         }
     }
 }
 
+/// A counter among the locked ones.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    guard: usize,
+    index: usize,
+}
+
 impl Counters for Locked<'_> {
-    fn get(&self, limit: &Limit, now: TimestampMs) -> Counter {
-        let Some(shard) = self.shard(limit) else { return Counter::new(limit.rule, now) };
-        match shard.by_key.get(&limit.key) {
-            Some(counter) if counter.rule() == limit.rule => *counter,
-            _ => shard.sweep.new_counter(limit.rule, now),
-        }
+    type Place = Place;
+
+    fn find(&self, limit: &Limit) -> Option<Place> {
+        let guard = self.guard(limit);
+        let shard = self.shard(guard);
+        let index = *shard.places.get(&limit.key)?;
+        (shard.kept[index].rule() == limit.rule).then_some(Place { guard, index })
     }
 
-    fn change<T>(&mut self, limit: &Limit, now: TimestampMs, change: impl FnOnce(&mut Counter) -> T) -> T {
-        let Some(shard) = self.shard_mut(limit) else { return change(&mut Counter::new(limit.rule, now)) };
-        if let Some(counter) = shard.by_key.get_mut(&limit.key)
-            && counter.rule() == limit.rule
-        {
-            return change(counter);
+    fn at(&self, place: Place) -> &Counter {
+        &self.shard(place.guard).kept[place.index]
+    }
+
+    fn at_mut(&mut self, place: Place) -> &mut Counter {
+        &mut self.shard_mut(place.guard).kept[place.index]
+    }
+
+    fn new_counter(&self, limit: &Limit, now: TimestampMs) -> Counter {
+        self.shard(self.guard(limit)).kept.new_counter(limit.rule, now)
+    }
+
+    fn keep(&mut self, limit: &Limit, counter: Counter) {
+        let guard = self.guard(limit);
+        let Shard { places, kept } = self.shard_mut(guard);
+        match places.get(&limit.key) {
+            // There was one that counted by another rule.
+            Some(index) => kept[*index] = counter,
+            None => _ = places.insert(limit.key.clone(), kept.push(counter)),
         }
-        let mut counter = shard.sweep.new_counter(limit.rule, now);
-        let changed = change(&mut counter);
-        shard.by_key.insert(limit.key.clone(), counter);
-        changed
     }
 }
 

@@ -1,0 +1,39 @@
+//! What a window, or a part of one, has admitted.
+
+/// Units that were charged.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Counts {
+    pub(crate) used: u64,
+    /// The part of `used` that open reservations hold. Reported, never compared.
+    pub(crate) held: u64,
+}
+
+impl Counts {
+    pub(crate) fn book(&mut self, charge: u64) {
+        self.used = self.used.saturating_add(charge);
+        self.held = self.held.saturating_add(charge);
+    }
+
+    /// Adds what nobody holds.
+    pub(crate) fn add(&mut self, used: u64) {
+        self.used = self.used.saturating_add(used);
+    }
+
+    /// Ends a booking of which `unused` was not needed.
+    pub(crate) fn settle(&mut self, booked: u64, unused: u64) {
+        self.held = self.held.saturating_sub(booked);
+        self.used = self.used.saturating_sub(unused);
+    }
+
+    pub(crate) fn settled(self) -> u64 {
+        self.used.saturating_sub(self.held)
+    }
+}
+
+pub(crate) fn wide(count: u64, parts: u64) -> u128 {
+    u128::from(count).saturating_mul(u128::from(parts))
+}
+
+pub(crate) fn narrow(count: u128) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
