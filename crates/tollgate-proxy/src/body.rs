@@ -66,12 +66,12 @@ impl Body {
         Self { kind, ..self }
     }
 
-    /// The same with what came together with its head, if it runs on a task of its own.
-    pub(crate) async fn begun(mut self) -> Self {
+    /// Waits for what came together with the answer's head, if its relay runs on a task of its own. Does
+    /// not wait for the provider.
+    pub(crate) async fn begun(&mut self) {
         if let Kind::Pumped(pumped) = &mut self.kind {
             pumped.begun().await;
         }
-        self
     }
 }
 
@@ -126,7 +126,7 @@ pub(crate) fn large_bodies() -> Arc<Semaphore> {
 
 /// Reads a request's body, at most `max_bytes` of it.
 pub(crate) async fn read(body: Incoming, max_bytes: usize, large: &Arc<Semaphore>) -> Result<Held, Refused> {
-    within(BODY_TIME_MAX, read_all(body, max_bytes, large)).await?
+    within(BODY_TIME_MAX, pin!(read_all(body, max_bytes, large))).await?
 }
 
 async fn read_all(mut body: Incoming, max_bytes: usize, large: &Arc<Semaphore>) -> Result<Held, Refused> {
@@ -194,7 +194,7 @@ async fn next_data(body: &mut Incoming) -> Result<Option<Bytes>, Refused> {
 }
 
 async fn next_frame(body: &mut Incoming) -> Result<Option<Frame<Bytes>>, Refused> {
-    match within(BODY_PAUSE_MAX, body.frame()).await? {
+    match within(BODY_PAUSE_MAX, pin!(body.frame())).await? {
         None => Ok(None),
         Some(Ok(frame)) => Ok(Some(frame)),
         Some(Err(_broken)) => {
@@ -204,8 +204,7 @@ async fn next_frame(body: &mut Incoming) -> Result<Option<Frame<Bytes>>, Refused
 }
 
 /// Waits for `reading`, but not too long. What is ready at once, as small bodies are, needs no timer.
-async fn within<T>(time: Duration, reading: impl Future<Output = T>) -> Result<T, Refused> {
-    let mut reading = pin!(reading);
+async fn within<T>(time: Duration, mut reading: Pin<&mut impl Future<Output = T>>) -> Result<T, Refused> {
     match poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await {
         Poll::Ready(read) => Ok(read),
         Poll::Pending => tokio::time::timeout(time, reading).await.map_err(|_elapsed| too_slow()),

@@ -103,6 +103,11 @@ fn is_known(coding: &str) -> bool {
     KNOWN_CODINGS.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
+/// Whether a `content-encoding` says that the body is something other than itself.
+pub(crate) fn is_coded(content_encoding: &HeaderValue) -> bool {
+    !content_encoding.as_bytes().eq_ignore_ascii_case(b"identity")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,6 +16,7 @@ mod auth;
 mod body;
 mod call;
 mod error;
+mod forward;
 mod headers;
 mod listen;
 mod metrics;

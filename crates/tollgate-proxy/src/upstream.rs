@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    future::Future,
     pin::Pin,
     sync::{
         Arc,
@@ -143,17 +144,20 @@ impl Upstream {
 
     /// Sends a request and waits for the head of the answer. `left` is set when the connection takes
     /// the body, and so has the head.
-    pub(crate) async fn send(
+    pub(crate) fn send(
         &self,
         head: Request<()>,
         body: Bytes,
-        left: &Arc<AtomicBool>,
-    ) -> Result<Response<Incoming>, UpstreamError> {
-        let request = head.map(|()| Outgoing { body: Full::new(body), left: left.clone() });
-        match tokio::time::timeout(self.response_timeout, self.client.request(request)).await {
-            Ok(Ok(response)) => Ok(response),
-            Ok(Err(error)) => Err(UpstreamError::Unreachable(Some(error))),
-            Err(_elapsed) => Err(UpstreamError::Timeout),
+        left: Arc<AtomicBool>,
+    ) -> impl Future<Output = Result<Response<Incoming>, UpstreamError>> + Send + use<> {
+        let request = head.map(|()| Outgoing { body: Full::new(body), left });
+        let answer = tokio::time::timeout(self.response_timeout, self.client.request(request));
+        async move {
+            match answer.await {
+                Ok(Ok(response)) => Ok(response),
+                Ok(Err(error)) => Err(UpstreamError::Unreachable(Some(error))),
+                Err(_elapsed) => Err(UpstreamError::Timeout),
+            }
         }
     }
 }
