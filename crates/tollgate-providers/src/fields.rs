@@ -108,6 +108,15 @@ pub(crate) fn short_text(name: &'static str, field: Field) -> Result<Option<Stri
     }
 }
 
+/// Whom a request is made for. Any other type is for the provider to refuse.
+pub(crate) fn user(field: Field) -> Option<String> {
+    match field {
+        Field::Text(user) => Some(user),
+        Field::LongText => Some(String::new()),
+        Field::Absent | Field::Scalar(_) | Field::Container => None,
+    }
+}
+
 /// Joins what decides a price set: `priority+us`. Parts that change nothing are left out.
 pub(crate) fn join_tier<'t>(parts: impl IntoIterator<Item = Option<&'t str>>) -> Option<String> {
     let mut joined: Option<String> = None;

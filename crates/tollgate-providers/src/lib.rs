@@ -37,7 +37,7 @@ mod sse;
 mod stream_error;
 
 pub use error_body::{ErrorKind, error_body};
-pub use estimate::{InputSizes, estimate_input};
+pub use estimate::{InputSizes, estimate_input, input_parts};
 pub use facts::{CacheWrite, RequestError, RequestFacts, inspect};
 pub use meter::{Meter, Metered, ModelUsage, Reported, StreamEnd};
 pub use openai::{Rewrites, StreamFilter, is_stream_options_rejection, rewrite};

@@ -14,7 +14,7 @@ use crate::{Protocol, RequestError, RequestFacts};
 const UNSTATED_SEARCHES: u64 = 10;
 
 /// Fields that decide something. Any other passes unread.
-const KNOWN: [&str; 17] = [
+const KNOWN: [&str; 18] = [
     "model",
     "models",
     "max_tokens",
@@ -32,6 +32,7 @@ const KNOWN: [&str; 17] = [
     "output_format",
     "output_config",
     "thinking",
+    "metadata",
 ];
 
 /// Reads a request's facts. `is_messages`: not for `count_tokens`, which has no output limit.
@@ -52,6 +53,7 @@ struct Request {
     service_tier: Field,
     inference_geo: Field,
     speed: Field,
+    user: Field,
     has_messages: bool,
     web_searches: Option<u64>,
     other_models: Vec<String>,
@@ -68,6 +70,7 @@ impl ReadFields for Request {
                 Some("service_tier") => self.service_tier = fields.next_value_seed(Into(FieldSink))?,
                 Some("inference_geo") => self.inference_geo = fields.next_value_seed(Into(FieldSink))?,
                 Some("speed") => self.speed = fields.next_value_seed(Into(FieldSink))?,
+                Some("metadata") => fields.next_value_seed(Into(Metadata(self)))?,
                 Some("messages") => {
                     self.has_messages = true;
                     let messages = Messages { gathered: &mut self.gathered, seen: &mut self.seen };
@@ -132,6 +135,7 @@ impl Request {
             hidden_input: self.gathered.hidden,
             web_searches_max: self.web_searches,
             other_models: self.other_models,
+            user: fields::user(self.user),
             ttls: self.gathered.ttls,
             input: self.gathered.sizes,
             ..RequestFacts::default()
@@ -183,6 +187,35 @@ impl<'de> Sink<'de> for Typed<'_> {
             if let (true, Field::Text(name)) = (is_type, value) {
                 (self.note)(self.gathered, &name);
             }
+        }
+        Ok(())
+    }
+}
+
+/// `metadata`, of which only the user's id says something.
+struct Metadata<'r>(&'r mut Request);
+
+impl<'de> Sink<'de> for Metadata<'_> {
+    type Out = ();
+
+    fn scalar(self, _: Scalar) {}
+
+    fn text(self, _: &str) {}
+
+    fn array<A: SeqAccess<'de>>(self, items: A) -> Result<(), A::Error> {
+        Skip.array(items)
+    }
+
+    fn object<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        while let Some(is_user) = fields.next_key_seed(KeySeed(|key: &str| key == "user_id"))? {
+            let value = fields.next_value_seed(Into(FieldSink))?;
+            if !is_user {
+                continue;
+            }
+            if self.0.user != Field::Absent {
+                self.0.seen.fail(Some("metadata"), "`metadata.user_id` occurs more than once; send it once.");
+            }
+            self.0.user = value;
         }
         Ok(())
     }

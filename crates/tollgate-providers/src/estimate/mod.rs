@@ -70,22 +70,27 @@ impl InputSizes {
 
 /// Estimates the input tokens of a request, for the model that it names.
 pub fn estimate_input(facts: &RequestFacts) -> Tokens {
+    let parts = input_parts(facts);
+    Tokens::new(parts.iter().fold(0_u64, |sum, (_, tokens)| sum.saturating_add(*tokens)))
+}
+
+/// The parts that [`estimate_input`] sums, each with what it is for.
+pub fn input_parts(facts: &RequestFacts) -> [(&'static str, u64); 10] {
     let sizes = &facts.input;
     let family = Family::of(&facts.model);
     let rule = family::image_rule(&facts.model, family);
-    let parts = [
-        family.text_ratio().tokens(&sizes.text),
-        sizes.opaque_bytes.saturating_mul(OPAQUE_TOKENS_PER_1000_BYTES).div_ceil(1000),
-        overhead(facts, family),
-        sizes.server_tool_tokens,
-        sizes.images.tokens(rule),
-        pdf_tokens(sizes.pdf_pages, rule),
-        sizes.audio_tenths.saturating_mul(AUDIO_TOKENS_PER_TENTH),
-        sizes.file_bytes.div_ceil(FILE_BYTES_PER_TOKEN),
-        sizes.hidden_documents.saturating_mul(HIDDEN_DOCUMENT_TOKENS),
-        sizes.hidden_recordings.saturating_mul(HIDDEN_RECORDING_TOKENS),
-    ];
-    Tokens::new(parts.iter().fold(0_u64, |sum, part| sum.saturating_add(*part)))
+    [
+        ("text", family.text_ratio().tokens(&sizes.text)),
+        ("encrypted", sizes.opaque_bytes.saturating_mul(OPAQUE_TOKENS_PER_1000_BYTES).div_ceil(1000)),
+        ("templates", overhead(facts, family)),
+        ("provider's tools", sizes.server_tool_tokens),
+        ("images", sizes.images.tokens(rule)),
+        ("pdf pages", pdf_tokens(sizes.pdf_pages, rule)),
+        ("audio", sizes.audio_tenths.saturating_mul(AUDIO_TOKENS_PER_TENTH)),
+        ("other files", sizes.file_bytes.div_ceil(FILE_BYTES_PER_TOKEN)),
+        ("documents not in the body", sizes.hidden_documents.saturating_mul(HIDDEN_DOCUMENT_TOKENS)),
+        ("recordings not in the body", sizes.hidden_recordings.saturating_mul(HIDDEN_RECORDING_TOKENS)),
+    ]
 }
 
 /// Encrypted results of an earlier search, 15 kB of base64, were 8,000 tokens when sent back.

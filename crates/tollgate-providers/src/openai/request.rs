@@ -18,7 +18,7 @@ const MAX_CHOICES: u64 = 128;
 const SEARCHES: u64 = 1;
 
 /// Fields that decide something. Any other passes unread.
-const KNOWN: [&str; 17] = [
+const KNOWN: [&str; 18] = [
     "model",
     "models",
     "max_tokens",
@@ -36,6 +36,7 @@ const KNOWN: [&str; 17] = [
     "audio",
     "web_search_options",
     "cache_control",
+    "user",
 ];
 
 /// Reads a request's facts.
@@ -57,6 +58,7 @@ struct Request<'b> {
     choices: Field,
     stream: Field,
     service_tier: Field,
+    user: Field,
     usage_flag: UsageFlag,
     has_messages: bool,
     has_audio_output: bool,
@@ -77,6 +79,7 @@ impl<'b> Request<'b> {
             choices: Field::Absent,
             stream: Field::Absent,
             service_tier: Field::Absent,
+            user: Field::Absent,
             usage_flag: UsageFlag::NoOptions { at: behind_brace(body) },
             has_messages: false,
             has_audio_output: false,
@@ -105,6 +108,7 @@ impl ReadFields for Request<'_> {
                 Some("n") => self.choices = fields.next_value_seed(Into(FieldSink))?,
                 Some("stream") => self.stream = fields.next_value_seed(Into(FieldSink))?,
                 Some("service_tier") => self.service_tier = fields.next_value_seed(Into(FieldSink))?,
+                Some("user") => self.user = fields.next_value_seed(Into(FieldSink))?,
                 Some("stream_options") => {
                     let raw = fields.next_value::<&'de RawValue>()?;
                     self.read_stream_options(raw);
@@ -176,6 +180,7 @@ impl Request<'_> {
             hidden_input: self.gathered.hidden,
             other_models: self.other_models,
             web_searches_max: self.has_search.then_some(SEARCHES),
+            user: fields::user(self.user),
             audio: self.has_audio_output || self.gathered.sizes.has_audio(),
             ttls: self.gathered.ttls,
             input: self.gathered.sizes,
