@@ -1,4 +1,4 @@
-"""The example configuration is one that runs."""
+"""The example configurations are ones that run."""
 
 import os
 import subprocess
@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "tollgate.toml"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 SECRETS = {"ANTHROPIC_API_KEY": "sk-ant-example", "OPENAI_API_KEY": "sk-example"}
 
 
-def run(command, **environment):
+def run(command, *arguments, example="tollgate.toml", **environment):
     return subprocess.run(
-        [os.environ["TOLLGATE_BIN"], command, "--config", str(EXAMPLE)],
+        [os.environ["TOLLGATE_BIN"], command, "--config", str(EXAMPLES / example), *arguments],
         env=environment,
         capture_output=True,
         text=True,
@@ -20,10 +20,11 @@ def run(command, **environment):
     )
 
 
-def test_the_example_configuration_passes_its_check():
-    checked = run("check", **SECRETS)
+@pytest.mark.parametrize("example", ["tollgate.toml", "limits.toml"])
+def test_the_example_configurations_pass_their_check(example):
+    checked = run("check", example=example, **SECRETS)
     assert checked.returncode == 0, checked.stderr
-    assert "acme" in checked.stdout
+    assert "acme" in checked.stdout and "warning" not in checked.stdout
     assert not [secret for secret in SECRETS.values() if secret in checked.stdout + checked.stderr]
 
 

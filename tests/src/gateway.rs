@@ -101,9 +101,7 @@ impl Gateway {
         .expect("the mock starts");
         let directory =
             options.directory.clone().unwrap_or_else(|| Arc::new(tempfile::tempdir().expect("a directory")));
-        let text = config_text(&options, &mock, directory.path());
-        let config = Config::parse(&text, "test.toml", directory.path(), &NamedKeys)
-            .unwrap_or_else(|errors| panic!("{errors}\n{text}"));
+        let setup = setup(&options, &mock.base_url(), directory.path());
         let (clock, clocked): (Arc<dyn Clock>, Clocked) = if options.system_clock {
             (Arc::new(SystemClock::new()), Clocked::System)
         } else {
@@ -114,11 +112,7 @@ impl Gateway {
             0 => clock,
             look => Arc::new(Panicking { clock, looks_left: AtomicU64::new(look) }),
         };
-        let prices = options.prices.as_deref().map_or_else(PriceTable::builtin, |yaml| {
-            Arc::new(PriceTable::from_yaml(yaml).expect("the price table is right"))
-        });
         let store = options.store.clone().unwrap_or_else(|| Arc::new(MemoryStore::new(clock.clone())));
-        let setup = Setup::new(config, prices);
         setup.restore(&store, |_, _| {}).expect("the usage file can be read");
         let workers = NonZeroUsize::new(options.workers).unwrap_or(NonZeroUsize::MIN);
         let proxy = setup.start(store.clone(), clock, workers).expect("the proxy starts");
@@ -207,6 +201,21 @@ impl std::fmt::Debug for Gateway {
     }
 }
 
+/// The configuration of a gateway whose providers are at `base_url`, compiled.
+///
+/// # Panics
+///
+/// It is wrong.
+pub fn setup(options: &GatewayOptions, base_url: &str, directory: &Path) -> Setup {
+    let text = config_text(options, base_url, directory);
+    let config = Config::parse(&text, "test.toml", directory, &NamedKeys)
+        .unwrap_or_else(|errors| panic!("{errors}\n{text}"));
+    let prices = options.prices.as_deref().map_or_else(PriceTable::builtin, |yaml| {
+        Arc::new(PriceTable::from_yaml(yaml).expect("the price table is right"))
+    });
+    Setup::new(config, prices)
+}
+
 /// The limit that a tenant's rule compiles to.
 ///
 /// # Panics
@@ -236,8 +245,8 @@ pub fn counter(tenant: &str, unit: &str, window: &str, amount: u64) -> Limit {
     }
 }
 
-fn config_text(options: &GatewayOptions, mock: &Mock, directory: &Path) -> String {
-    let (base_url, provider) = (mock.base_url(), &options.provider);
+fn config_text(options: &GatewayOptions, base_url: &str, directory: &Path) -> String {
+    let provider = &options.provider;
     let providers: String = ["anthropic", "openai"]
         .map(|id| {
             format!(

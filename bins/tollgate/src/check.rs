@@ -2,11 +2,14 @@
 
 use std::fmt::Write;
 
-use tollgate_config::{Config, Key, Provider, Tenant};
-use tollgate_limiter::{Enforcement, Period};
+use tollgate_config::{Config, Key, Provider};
+use tollgate_limiter::Enforcement;
+use tollgate_proxy::{KeyLimit, Setup};
+use tollgate_store::{Clock, SystemClock};
 
 use crate::{
     cli::{ConfigArgs, Failure},
+    describe::describe_limit,
     out::print,
     serve,
 };
@@ -14,27 +17,29 @@ use crate::{
 pub(crate) fn run(args: &ConfigArgs) -> Result<(), Failure> {
     // A failed check is refused input, not a server that cannot start.
     let (config, prices) = serve::load(&args.config).map_err(|failure| Failure::refused(failure.message))?;
+    let models = prices.models().count();
+    let setup = Setup::new(config.clone(), prices);
     // Writing into a string cannot fail.
     let mut out = String::new();
     for provider in &config.providers {
         let _ =
             writeln!(out, "provider {:<16} {:<10} {}", provider.id, protocol(provider), provider.base_url);
     }
-    let _ = writeln!(out, "prices   {} models", prices.models().count());
+    let _ = writeln!(out, "prices   {models} models");
     for tenant in &config.tenants {
         let _ = writeln!(out, "\ntenant {}", tenant.id);
         for key in &tenant.keys {
-            describe_key(&mut out, &config, tenant, key);
+            describe_key(&mut out, &config, &setup, key);
         }
     }
-    for warning in &config.warnings {
+    for warning in config.warnings.iter().chain(&setup.warnings(SystemClock::new().now())) {
         let _ = writeln!(out, "\nwarning: {warning}");
     }
     let _ = writeln!(out, "\n{}: ok", args.config.display());
     print(&out)
 }
 
-fn describe_key(out: &mut String, config: &Config, tenant: &Tenant, key: &Key) {
+fn describe_key(out: &mut String, config: &Config, setup: &Setup, key: &Key) {
     let _ = writeln!(out, "  key {}", key.id);
     match &key.models {
         Some(models) => {
@@ -48,51 +53,20 @@ fn describe_key(out: &mut String, config: &Config, tenant: &Tenant, key: &Key) {
     if !attributes.is_empty() {
         let _ = writeln!(out, "    carries  {}", attributes.join(", "));
     }
-    if tenant.rates.is_empty() && tenant.budgets.is_empty() {
+    if !key.caller_attributes.is_empty() {
+        let names: Vec<_> = key.caller_attributes.iter().map(|scope| scope.name()).collect();
+        let _ = writeln!(out, "    accepts  {} from its callers", names.join(", "));
+    }
+    let limits = setup.key_limits(&key.id).unwrap_or_default();
+    if limits.is_empty() {
         let _ = writeln!(out, "    limits   none: every call passes");
     }
-    for limit in limits(tenant) {
-        let _ = writeln!(out, "    {limit}");
+    for limit in &limits {
+        let _ = writeln!(out, "    {}", describe_limit(limit));
     }
-    let hard = tenant.budgets.iter().any(|budget| budget.mode == Enforcement::Hard);
-    if !hard {
+    let is_hard = |limit: &KeyLimit| limit.unit == "micro_usd" && limit.enforcement == Enforcement::Hard;
+    if !limits.iter().any(is_hard) {
         let _ = writeln!(out, "    models without a price: {:?}", config.pricing.unpriced);
-    }
-}
-
-/// The tenant's limits, most restrictive first: the smaller the amount per day, the earlier.
-fn limits(tenant: &Tenant) -> Vec<String> {
-    let mut rates: Vec<_> = tenant.rates.iter().collect();
-    rates.sort_by_key(|rate| {
-        let per_day = u128::from(rate.amount.get()) * (86_400_000 / u128::from(rate.window.get().max(1)));
-        (rate.unit.name(), per_day)
-    });
-    let mut budgets: Vec<_> = tenant.budgets.iter().collect();
-    budgets.sort_by_key(|budget| (budget.mode == Enforcement::Soft, budget.limit));
-    let rates = rates.into_iter().map(|rate| {
-        format!("rate     {} {} in {} s, sliding", rate.amount, rate.unit.name(), rate.window.get() / 1000)
-    });
-    let budgets = budgets.into_iter().map(|budget| {
-        let mode = if budget.mode == Enforcement::Hard { "hard" } else { "soft" };
-        let micro = budget.limit.get();
-        format!(
-            "budget   {}.{:06} USD per {}, {mode}",
-            micro / 1_000_000,
-            micro % 1_000_000,
-            period(budget.period)
-        )
-    });
-    rates.chain(budgets).collect()
-}
-
-const fn period(period: Period) -> &'static str {
-    match period {
-        Period::Minute => "minute",
-        Period::Hour => "hour",
-        Period::Day => "day",
-        Period::Week => "week",
-        Period::Month => "month",
-        Period::Total => "lifetime",
     }
 }
 

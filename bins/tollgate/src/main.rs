@@ -3,6 +3,7 @@
 mod check;
 mod cli;
 mod demo;
+mod describe;
 mod key;
 mod mock;
 mod out;

@@ -16,6 +16,7 @@ use tollgate_store::{Clock, SystemClock};
 
 use crate::{
     cli::{Failure, PriceArgs, UsageArgs},
+    describe::usd,
     out::print,
     serve::read_table,
 };
@@ -171,11 +172,4 @@ fn usage(args: &UsageArgs) -> Usage {
         web_searches: args.web_searches,
         ..Usage::default()
     }
-}
-
-/// Dollars, exact, without needless zeros.
-fn usd(pico: PicoUsd) -> String {
-    const PICO_IN_USD: u128 = 1_000_000_000_000;
-    let text = format!("{}.{:012}", pico.get() / PICO_IN_USD, pico.get() % PICO_IN_USD);
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

@@ -20,11 +20,12 @@ const WORKERS_MAX: usize = 64;
 pub(crate) fn run(args: &ConfigArgs) -> Result<(), Failure> {
     start_logging();
     let (config, prices) = load(&args.config)?;
-    for warning in &config.warnings {
-        tracing::warn!("{warning}");
-    }
+    let warnings = config.warnings.clone();
     let setup = Setup::new(config, prices);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    for warning in warnings.iter().chain(&setup.warnings(clock.now())) {
+        tracing::warn!("{warning}");
+    }
     let store = Arc::new(MemoryStore::new(clock.clone()));
     restore(&setup, &store)?;
     let proxy = setup.start(store, clock, workers()).map_err(Failure::refused)?;

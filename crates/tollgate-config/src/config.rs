@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tollgate_limiter::Tokens;
 
-use crate::{ConfigErrors, Environment, Provider, Route, Secret, Tenant};
+use crate::{ConfigErrors, Environment, Provider, Route, ScopedLimit, Secret, Tenant};
 
 /// A configuration that was checked as a whole.
 #[derive(Clone, Debug)]
@@ -27,6 +27,9 @@ pub struct Config {
     pub routes: Vec<Route>,
     /// `[[tenants]]`, ids distinct; key ids and key hashes are distinct over all tenants.
     pub tenants: Vec<Tenant>,
+    /// `[[limits]]` in the file's order. No two, and none and a tenant's own, have the same scope, id,
+    /// models, unit and window.
+    pub limits: Vec<ScopedLimit>,
     /// What is allowed but probably not meant, one sentence each with file and field: to be logged.
     pub warnings: Vec<String>,
 }

@@ -8,6 +8,7 @@
 mod config;
 mod environment;
 mod error;
+mod limit;
 mod model_globs;
 mod money;
 mod nearest;
@@ -21,7 +22,8 @@ mod tenant;
 pub use config::{Config, OutputReservation, Pricing, Reservation, Server, Store, Unpriced, UsageLog};
 pub use environment::{Environment, FILE_BYTES_MAX, ProcessEnvironment};
 pub use error::{ConfigError, ConfigErrors};
+pub use limit::{Algorithm, Budget, BudgetWindow, RateLimit, Scope, ScopedLimit, Unit};
 pub use model_globs::ModelGlobs;
 pub use provider::{BaseUrl, Protocol, Provider, Route};
 pub use secret::Secret;
-pub use tenant::{Attributes, Budget, Key, KeyHash, RateLimit, Tenant, Unit};
+pub use tenant::{Attributes, Key, KeyHash, Tenant};

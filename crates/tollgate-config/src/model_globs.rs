@@ -1,5 +1,6 @@
 //! Which models a key or a route is for.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A list of globs over model ids: `*` is any text, `?` one character, everything else is itself.
@@ -17,6 +18,11 @@ impl ModelGlobs {
     /// Whether one of the globs matches the whole of `model`.
     pub fn matches(&self, model: &str) -> bool {
         self.0.iter().any(|pattern| glob(pattern.as_bytes(), model.as_bytes()))
+    }
+
+    /// The globs as a set: sorted, each once. Two lists with the same set match the same models.
+    pub fn as_set(&self) -> BTreeSet<&str> {
+        self.0.iter().map(|pattern| &**pattern).collect()
     }
 
     /// The globs as they were written.

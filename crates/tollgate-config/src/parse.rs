@@ -1,7 +1,12 @@
 //! From text to [`Config`]: reads every section, then what holds between them.
 
+mod amounts;
 mod context;
+mod counters;
+mod key;
+mod limit;
 mod provider;
+mod reach;
 mod server;
 mod tenant;
 
@@ -13,6 +18,9 @@ use crate::problems::{Place, Problems};
 use crate::section::Section;
 use crate::{Config, ConfigErrors, Environment};
 use context::Context;
+use counters::Counters;
+use reach::Reach;
+use tenant::Tenants;
 
 pub(crate) fn parse(
     text: &str,
@@ -48,11 +56,24 @@ fn read(context: &Context<'_>, root: Section<'_>) -> Config {
     let reservation = server::reservation(root.table("reservation"));
     let providers = provider::providers(context, &root);
     let routes = provider::routes(context, &root, &providers);
-    let tenants = tenant::tenants(context, &root, pricing.unpriced);
-    if let Some(limits) = root.field("limits") {
-        limits.fail("is not available in this version: give each tenant its own limits under [[tenants]]");
-    }
+    let mut counters = Counters::new();
+    let Tenants { tenants, without_limits } =
+        tenant::tenants(context, &root, pricing.unpriced, &mut counters);
+    let reach = Reach::new(&providers, &tenants);
+    let limits = limit::limits(context, &root, pricing.unpriced, &mut counters, &reach);
+    reach::warn_of_unbounded(context.problems, &tenants, &without_limits, &limits);
     root.finish();
     let providers = providers.into_iter().filter_map(|declared| declared.provider).collect();
-    Config { server, store, usage, pricing, reservation, providers, routes, tenants, warnings: Vec::new() }
+    Config {
+        server,
+        store,
+        usage,
+        pricing,
+        reservation,
+        providers,
+        routes,
+        tenants,
+        limits,
+        warnings: Vec::new(),
+    }
 }

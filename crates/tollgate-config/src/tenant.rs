@@ -6,9 +6,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
-use tollgate_limiter::{Amount, DurationMs, Enforcement, MicroUsd, Period};
 
-use crate::{ModelGlobs, Unpriced};
+use crate::{Budget, ModelGlobs, RateLimit, Scope};
 
 /// Named values that a key carries into its usage events, such as `team` = `ml`.
 pub type Attributes = Arc<BTreeMap<Arc<str>, Arc<str>>>;
@@ -20,59 +19,10 @@ pub struct Tenant {
     pub id: Arc<str>,
     /// Rate limits, at most one for each unit and window.
     pub rates: Vec<RateLimit>,
-    /// Budgets, at most one for each period.
+    /// Budgets, at most one for each window.
     pub budgets: Vec<Budget>,
     /// The keys that share these limits.
     pub keys: Vec<Key>,
-}
-
-/// Requests or tokens over a sliding window.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct RateLimit {
-    /// What is counted.
-    pub unit: Unit,
-    /// The window's length: a second, a minute, an hour or a day.
-    pub window: DurationMs,
-    /// The most in a window. Zero lets nothing through that counts.
-    pub amount: Amount,
-}
-
-/// What a rate limit counts.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Unit {
-    /// Requests.
-    Requests,
-    /// All tokens, input and output.
-    Tokens,
-    /// Input tokens, cached ones included.
-    InputTokens,
-    /// Output tokens.
-    OutputTokens,
-}
-
-impl Unit {
-    /// The name that configuration fields, events and messages use.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Requests => "requests",
-            Self::Tokens => "tokens",
-            Self::InputTokens => "input_tokens",
-            Self::OutputTokens => "output_tokens",
-        }
-    }
-}
-
-/// The largest spend in a period.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Budget {
-    /// The calendar period (`window`).
-    pub period: Period,
-    /// The most that is spent in a period (`limit_usd`).
-    pub limit: MicroUsd,
-    /// Whether it refuses or warns.
-    pub mode: Enforcement,
-    /// What this budget demands of models without a price; `None`: nothing beyond the deployment's rule.
-    pub unpriced: Option<Unpriced>,
 }
 
 /// One virtual API key.
@@ -84,8 +34,11 @@ pub struct Key {
     pub hash: KeyHash,
     /// The models it may call; `None`: all.
     pub models: Option<ModelGlobs>,
-    /// What its events carry.
+    /// What its calls carry, whoever makes them.
     pub attributes: Attributes,
+    /// The attributes that a call may set for itself (`caller_attributes`). None of them is in
+    /// `attributes`: what is fixed cannot be overridden.
+    pub caller_attributes: Arc<[Scope]>,
 }
 
 /// SHA-256 of a whole key.

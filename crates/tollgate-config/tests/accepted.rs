@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use common::{environment, parse};
-use tollgate_config::{Config, KeyHash, OutputReservation, Protocol, RateLimit, Store, Unit, Unpriced};
+use tollgate_config::{
+    Algorithm, BudgetWindow, Config, KeyHash, OutputReservation, Protocol, RateLimit, Store, Unit, Unpriced,
+};
 use tollgate_limiter::{Amount, DurationMs, Enforcement, MicroUsd, Period, Tokens};
 
 const REFERENCE: &str = r#"
@@ -149,6 +151,7 @@ fn tenants_are_read() {
         unit,
         window: DurationMs::new(window_ms),
         amount: Amount::new(amount),
+        algorithm: Algorithm::SlidingWindow,
     };
     let expected = [
         rate(Unit::Requests, 60_000, 600),
@@ -156,11 +159,11 @@ fn tenants_are_read() {
         rate(Unit::OutputTokens, 1_000, 0),
     ];
     assert_eq!(tenant.rates, expected);
-    let budgets: Vec<_> = tenant.budgets.iter().map(|b| (b.period, b.limit, b.mode, b.unpriced)).collect();
+    let budgets: Vec<_> = tenant.budgets.iter().map(|b| (b.window, b.limit, b.mode, b.unpriced)).collect();
     let expected = [
-        (Period::Month, MicroUsd::new(500_000_000), Enforcement::Hard, None),
-        (Period::Day, MicroUsd::new(100_000), Enforcement::Soft, Some(Unpriced::Block)),
-        (Period::Total, MicroUsd::new(10_000_000), Enforcement::Hard, None),
+        (BudgetWindow::Period(Period::Month), MicroUsd::new(500_000_000), Enforcement::Hard, None),
+        (BudgetWindow::Period(Period::Day), MicroUsd::new(100_000), Enforcement::Soft, Some(Unpriced::Block)),
+        (BudgetWindow::Period(Period::Total), MicroUsd::new(10_000_000), Enforcement::Hard, None),
     ];
     assert_eq!(budgets, expected);
     let [ci, dev] = &tenant.keys[..] else { panic!("two keys") };

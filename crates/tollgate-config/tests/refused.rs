@@ -105,10 +105,6 @@ fn sections_that_exist_once() {
     assert_eq!(root("server = 1"), "t.toml:1: server: must be a table, not an integer");
     assert_eq!(root("tenants = 1"), "t.toml:1: tenants: must be an array, not an integer");
     assert_eq!(root("tenants = [1]"), "t.toml:1: tenants[0]: must be a table, not an integer");
-    assert_eq!(
-        root("[[limits]]\nscope = \"team\""),
-        "t.toml:1: limits: is not available in this version: give each tenant its own limits under [[tenants]]"
-    );
 }
 
 #[test]
@@ -242,10 +238,9 @@ fn budgets() {
     }
     let lines = [
         (
-            "window = \"session\"",
-            "window: \"session\" is not available in this version; available: minute, hour, day, week, month, total",
+            "window = \"year\"",
+            "window: must be one of minute, hour, day, week, month, total, session, not \"year\"",
         ),
-        ("window = \"year\"", "window: must be one of minute, hour, day, week, month, total, not \"year\""),
         ("window = \"day\"\nmode = \"off\"", "mode: must be one of hard, soft, not \"off\""),
         (
             "window = \"day\"\nunpriced = \"ignore\"",
@@ -302,6 +297,16 @@ fn keys() {
         key(&format!("{good}\nattributes = {{ taem = \"ml\" }}")),
         "t.toml:6: tenants[0].keys[0].attributes.taem: unknown attribute; the nearest known one is `team`, all are org, \
          team, project, user, customer, business_unit"
+    );
+    assert_eq!(
+        key(&format!(
+            "{good}\nattributes = {{ team = \"ml\" }}\ncaller_attributes = [\"user\", \"team\", \"usr\", \"user\", 1]"
+        )),
+        "t.toml:7: tenants[0].keys[0].caller_attributes[1]: is fixed by `attributes`: a call cannot set it\n\
+         t.toml:7: tenants[0].keys[0].caller_attributes[2]: unknown attribute; the nearest known one is `user`, all are \
+         org, team, project, user, customer, business_unit\n\
+         t.toml:7: tenants[0].keys[0].caller_attributes[3]: is there twice\n\
+         t.toml:7: tenants[0].keys[0].caller_attributes[4]: must be a string, not an integer"
     );
     assert_eq!(
         key(&format!("{good}\nattributes = {{ team = 1, user = \"\" }}")),

@@ -1,26 +1,20 @@
 //! Estimates, prices and reserves a request, or refuses it.
 
-use std::{iter, sync::Arc};
+use std::sync::Arc;
 
-use tollgate_config::{OutputReservation, Unpriced};
-use tollgate_limiter::{Entry, Plan, ReservationId, Standing, TimestampMs, Verdict};
-use tollgate_pricing::{ModelPrice, PicoUsd, ReserveRequest};
-use tollgate_providers::{Endpoint, ErrorKind, RequestFacts, estimate_input};
+use tollgate_config::Scope;
+use tollgate_limiter::{Plan, ReservationId, Standing, TimestampMs, Verdict};
+use tollgate_providers::{Endpoint, RequestFacts};
 use tollgate_store::{Attempt, Held};
-use tollgate_usage::{Event, RefusalEvent, Session};
+use tollgate_usage::{Attributes, Event, RefusalEvent, Session};
 
 use crate::{
-    amounts::Amounts,
     app::App,
     call::{Admitted, Call},
-    policy::{KeyPolicy, TenantLimit},
+    policy::{AppliedLimit, KeyPolicy},
+    quote::{Asked, Judged},
     refuse::{self, Refused},
-    settle::Quote,
 };
-
-/// What a request under `reservation.output_tokens = "max"` reserves where neither it nor its
-/// model's price row names a limit: the largest output limit of today's models.
-const OUTPUT_TOKENS_UNNAMED: u64 = 128_000;
 
 /// A request that is about to be judged.
 pub(crate) struct Candidate<'a> {
@@ -32,6 +26,10 @@ pub(crate) struct Candidate<'a> {
     pub(crate) facts: Option<&'a RequestFacts>,
     pub(crate) path: Arc<str>,
     pub(crate) session: Option<Session>,
+    /// What the key fixes and the caller has set.
+    pub(crate) attributes: Attributes,
+    /// What the caller has set.
+    pub(crate) caller: &'a [(Scope, Arc<str>)],
     pub(crate) arrived: std::time::Duration,
 }
 
@@ -46,20 +44,17 @@ pub(crate) struct Decision {
 /// Reserves the candidate against all of its key's limits in one step.
 pub(crate) async fn admit(app: &Arc<App>, candidate: Candidate<'_>) -> Decision {
     let at = app.clock.now();
-    let quote = match quote(app, &candidate, at) {
-        Ok(quote) => quote,
+    let judged = Judged::new(&app.policy, &candidate.asked(), at);
+    let (judged, plan) = match judged.and_then(|judged| Ok((judged.plan()?, judged))) {
+        Ok((plan, judged)) => (judged, Arc::new(plan)),
         Err(refused) => {
             record_refusal(app, &candidate, at, &refused, None, 0);
             return Decision { outcome: Err(refused), standing: None };
         }
     };
-    let limits = if quote.billed { &candidate.key.billed } else { &candidate.key.unbilled };
-    let plan = match plan(limits, &quote.reserved) {
-        Ok(plan) => Arc::new(plan),
-        Err(refused) => return Decision { outcome: Err(refused), standing: None },
-    };
+    let limits = judged.limits.clone();
     // The call exists before the store is asked: whatever happens from here on, it ends in its drop.
-    let mut call = Call::new(app.clone(), candidate.admitted(limits, plan.clone(), quote, at));
+    let mut call = Call::new(app.clone(), candidate.admitted(judged, plan.clone(), at));
     let before = app.clock.elapsed();
     let verdict = app.store.reserve(candidate.request_id, plan, Attempt::First).await;
     app.metrics.decision.observe(app.clock.elapsed().saturating_sub(before).as_secs_f64());
@@ -73,11 +68,11 @@ pub(crate) async fn admit(app: &Arc<App>, candidate: Candidate<'_>) -> Decision 
         }
         Ok(Verdict::Refused(refusal)) => {
             call.refused();
-            let refused = Refused::by_limit(&refusal, limits);
+            let refused = Refused::by_limit(&refusal, &limits);
             for refusing in &refusal.refusing {
                 limits.get(refusing.index).into_iter().for_each(|limit| app.metrics.refused(limit));
             }
-            let limit = refuse::refusing_limit(&refusal, limits);
+            let limit = refuse::refusing_limit(&refusal, &limits);
             record_refusal(app, &candidate, at, &refused, limit, refusal.binding.needed.get());
             Decision { outcome: Err(refused), standing: refusal.tightest }
         }
@@ -93,20 +88,28 @@ pub(crate) async fn admit(app: &Arc<App>, candidate: Candidate<'_>) -> Decision 
 }
 
 impl Candidate<'_> {
-    fn admitted(
-        &self,
-        limits: &Arc<[TenantLimit]>,
-        plan: Arc<Plan>,
-        quote: Quote,
-        at: TimestampMs,
-    ) -> Admitted {
+    fn asked(&self) -> Asked<'_> {
+        Asked {
+            request_id: self.request_id,
+            key: self.key,
+            caller: self.caller,
+            session: self.session.as_ref().map(|session| &*session.id),
+            provider: &self.provider,
+            endpoint: self.endpoint,
+            facts: self.facts,
+        }
+    }
+
+    fn admitted(&self, judged: Judged, plan: Arc<Plan>, at: TimestampMs) -> Admitted {
+        let Judged { quote, limits } = judged;
         Admitted {
             request_id: self.request_id,
             key: self.key.clone(),
+            attributes: self.attributes.clone(),
             provider: self.provider.clone(),
             path: self.path.clone(),
             session: self.session.clone(),
-            limits: limits.clone(),
+            limits,
             held: Held { id: self.request_id, plan, at },
             quote,
             stream: self.facts.is_some_and(|facts| facts.stream),
@@ -116,105 +119,14 @@ impl Candidate<'_> {
     }
 }
 
-/// What the request is expected to use, and what is reserved for it.
-fn quote(app: &App, candidate: &Candidate<'_>, at: TimestampMs) -> Result<Quote, Refused> {
-    let (Some(facts), true) = (candidate.facts, candidate.endpoint.is_billed()) else {
-        let model = candidate.facts.map_or_else(|| "".into(), |facts| facts.model.as_str().into());
-        return Ok(Quote::unbilled(model));
-    };
-    let price = app.policy.prices.lookup(&facts.model, at);
-    let input = estimate_input(facts);
-    let output_tokens = reserved_output(app.policy.output_reservation, facts, price);
-    let request = ReserveRequest {
-        input_tokens: input.get(),
-        output_tokens,
-        cache_write: facts.cache_write,
-        tier: facts.service_tier.as_deref(),
-        web_searches: facts.web_searches_max.unwrap_or(0),
-        audio: facts.audio,
-    };
-    // Each model that a tool of the request names may make a pass of its own over the same input.
-    let mut cost = PicoUsd::ZERO;
-    for model in iter::once(&facts.model).chain(&facts.other_models) {
-        match app.policy.prices.lookup(model, at) {
-            Some(price) => cost = cost.saturating_add(price.reserve(&request)),
-            None => unpriced(candidate, model)?,
-        }
-    }
-    Ok(Quote {
-        billed: true,
-        reserved: Amounts { requests: 1, input_tokens: input.get(), output_tokens, cost },
-        estimated_input: input,
-        model: facts.model.as_str().into(),
-        service_tier: facts.service_tier.as_deref().map(Arc::from),
-        hidden_input: facts.hidden_input,
-    })
-}
-
-/// The output limit that goes into a request without one, for each choice: under
-/// `reservation.output_tokens = "max"` the whole limit is reserved, so it has to hold.
-pub(crate) fn output_limit_to_put_in(app: &App, facts: &RequestFacts) -> Option<u64> {
-    if app.policy.output_reservation != OutputReservation::Max || facts.output_limit.is_some() {
-        return None;
-    }
-    Some(unnamed_limit(app.policy.prices.lookup(&facts.model, app.clock.now())))
-}
-
-fn unnamed_limit(price: Option<&ModelPrice>) -> u64 {
-    price.and_then(ModelPrice::max_output_tokens).unwrap_or(OUTPUT_TOKENS_UNNAMED)
-}
-
-/// Refuses a model without a price where the key's rule says so.
-fn unpriced(candidate: &Candidate<'_>, model: &str) -> Result<(), Refused> {
-    match candidate.key.unpriced {
-        Unpriced::Ignore => Ok(()),
-        Unpriced::Warn => {
-            tracing::warn!(request_id = %candidate.request_id, model, "no price is known for this model");
-            Ok(())
-        }
-        Unpriced::Block => Err(Refused {
-            should_retry: Some(false),
-            ..Refused::new(
-                ErrorKind::BudgetExceeded,
-                "model_unpriced",
-                format!(
-                    "No price is known for model `{model}`, so this call would escape its budget. Add the \
-                     model to the price table, or set `unpriced` of the budget."
-                ),
-            )
-        }),
-    }
-}
-
-fn reserved_output(rule: OutputReservation, facts: &RequestFacts, price: Option<&ModelPrice>) -> u64 {
-    match rule {
-        OutputReservation::UpTo(cap) => {
-            let of_request = facts.output_limit.map(|limit| limit.saturating_mul(facts.choices));
-            of_request.unwrap_or(u64::MAX).min(cap.get())
-        }
-        OutputReservation::Max => {
-            facts.output_limit.unwrap_or_else(|| unnamed_limit(price)).saturating_mul(facts.choices)
-        }
-    }
-}
-
-fn plan(limits: &[TenantLimit], reserved: &Amounts) -> Result<Plan, Refused> {
-    let entry =
-        |limit: &TenantLimit| Entry { limit: limit.limit.clone(), charge: limit.measure.charge(reserved) };
-    Plan::new(limits.iter().map(entry).collect()).map_err(|error| {
-        tracing::error!(%error, "a key's limits make no plan");
-        Refused::new(ErrorKind::Internal, "internal", "This key's limits cannot be checked.")
-    })
-}
-
-fn warn_over_soft(app: &App, candidate: &Candidate<'_>, limit: Option<&TenantLimit>) {
+fn warn_over_soft(app: &App, candidate: &Candidate<'_>, limit: Option<&AppliedLimit>) {
     let Some(limit) = limit else { return };
     app.metrics.over_soft(limit);
     tracing::warn!(
         request_id = %candidate.request_id,
-        scope = limit.scope,
-        id = &*limit.id,
-        window = limit.window,
+        scope = limit.rule.scope.name(),
+        id = limit.bounded_id(),
+        window = limit.rule.window,
         limit_micro_usd = limit.limit.amount.get(),
         "soft budget exceeded"
     );
@@ -234,7 +146,7 @@ fn record_refusal(
         request_id: candidate.request_id.to_string().into(),
         tenant: candidate.key.tenant.clone(),
         key: candidate.key.key.clone(),
-        attributes: candidate.key.attributes.clone(),
+        attributes: candidate.attributes.clone(),
         provider: Some(candidate.provider.clone()),
         model: candidate.facts.map_or_else(|| "".into(), |facts| facts.model.as_str().into()),
         path: candidate.path.clone(),

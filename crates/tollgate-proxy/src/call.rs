@@ -11,24 +11,27 @@ use std::{
 use tollgate_limiter::{DurationMs, ExactAmount, ReservationId, TimestampMs};
 use tollgate_providers::{Metered, Reported, StreamEnd};
 use tollgate_store::{Held, Settled};
-use tollgate_usage::{Event, Outcome, Session, UsageEvent};
+use tollgate_usage::{Attributes, Event, Outcome, Session, UsageEvent};
 
 use crate::{
-    amounts::Amounts,
     app::App,
-    policy::{KeyPolicy, TenantLimit},
-    settle::{self, Bill, End, Quote},
+    policy::{AppliedLimit, KeyPolicy},
+    quote::Quote,
+    settle::{self, Bill, End},
+    unplanned,
 };
 
 /// What is known of a call when it is admitted.
 pub(crate) struct Admitted {
     pub(crate) request_id: ReservationId,
     pub(crate) key: Arc<KeyPolicy>,
+    /// What the key fixes and the caller has set.
+    pub(crate) attributes: Attributes,
     pub(crate) provider: Arc<str>,
     pub(crate) path: Arc<str>,
     pub(crate) session: Option<Session>,
     /// The limits of the plan, in its order.
-    pub(crate) limits: Arc<[TenantLimit]>,
+    pub(crate) limits: Arc<[AppliedLimit]>,
     pub(crate) held: Held,
     pub(crate) quote: Quote,
     /// Whether a stream was asked for.
@@ -140,7 +143,9 @@ impl Call {
         let outcome = if is_cut { Outcome::CutOff } else { outcome };
         let bill = settle::bill(&end, &admitted.quote, &self.app.policy.prices, admitted.at);
         self.app.metrics.settled(&admitted, &bill, outcome);
-        settle_in_store(&self.app, &admitted, &bill.amounts);
+        let (policy, at) = (&self.app.policy, admitted.at);
+        settle_in_store(&self.app, &admitted, bill.actuals(&admitted.limits, &admitted.quote, policy, at));
+        unplanned::charge(&self.app, &admitted, &bill);
         self.app.usage.record(&Event::Usage(self.event(*admitted, bill, outcome)));
     }
 
@@ -151,7 +156,7 @@ impl Call {
             request_id: admitted.request_id.to_string().into(),
             tenant: admitted.key.tenant.clone(),
             key: admitted.key.key.clone(),
-            attributes: admitted.key.attributes.clone(),
+            attributes: admitted.attributes,
             session: admitted.session,
             provider: admitted.provider,
             model: bill.model,
@@ -179,7 +184,8 @@ impl Drop for Call {
             Stage::Asking => {
                 // Nobody knows the verdict: should there be a reservation, it is given back.
                 if let Some(admitted) = self.admitted.take() {
-                    settle_in_store(&self.app, &admitted, &Amounts::default());
+                    let nothing = vec![ExactAmount::ZERO; admitted.limits.len()];
+                    settle_in_store(&self.app, &admitted, nothing);
                 }
                 return;
             }
@@ -192,9 +198,7 @@ impl Drop for Call {
 }
 
 /// A store in memory answers at once; another is waited for by a task of its own.
-fn settle_in_store(app: &Arc<App>, admitted: &Admitted, amounts: &Amounts) {
-    let actuals: Vec<ExactAmount> =
-        admitted.limits.iter().map(|limit| limit.measure.exact(amounts)).collect();
+fn settle_in_store(app: &Arc<App>, admitted: &Admitted, actuals: Vec<ExactAmount>) {
     let id = admitted.request_id;
     match app.store.settle(&admitted.held, &actuals).now_or_later() {
         Ok(settled) => note_settled(app, id, settled),

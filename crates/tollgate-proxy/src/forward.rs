@@ -16,14 +16,13 @@ use tollgate_providers::{
 };
 
 use crate::{
-    admit,
     body::{Body, Held},
     call::Call,
-    headers,
+    headers, quote,
     refuse::Refused,
     relay::{Relay, Tail},
+    request::has_body,
     server::Worker,
-    service::has_body,
     upstream::{Upstream, UpstreamError},
 };
 
@@ -86,7 +85,8 @@ impl<'a> Forward<'a> {
     /// The body to be sent, and the one that also asks for usage where the request does not.
     fn bodies(&self, body: &Bytes) -> (Bytes, Option<Bytes>) {
         let Some(facts) = &self.facts else { return (body.clone(), None) };
-        let output_limit = admit::output_limit_to_put_in(&self.worker.app, facts);
+        let app = &self.worker.app;
+        let output_limit = quote::output_limit_to_put_in(&app.policy, facts, app.clock.now());
         let with = |usage_in_stream| rewrite(body, facts, Rewrites { usage_in_stream, output_limit });
         let asks = self.upstream.usage_in_stream && facts.lacks_usage_in_stream();
         (with(false).unwrap_or_else(|| body.clone()), asks.then(|| with(true)).flatten())

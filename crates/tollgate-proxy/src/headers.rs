@@ -20,7 +20,7 @@ pub(crate) const X_GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-ap
 pub(crate) const API_KEY: HeaderName = HeaderName::from_static("api-key");
 pub(crate) const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 
-const OWN_PREFIX: &str = "x-tollgate-";
+pub(crate) const OWN_PREFIX: &str = "x-tollgate-";
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 

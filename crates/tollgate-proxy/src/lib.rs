@@ -12,6 +12,7 @@ mod admin;
 mod admit;
 mod amounts;
 mod app;
+mod attributes;
 mod auth;
 mod body;
 mod call;
@@ -21,8 +22,10 @@ mod headers;
 mod listen;
 mod metrics;
 mod policy;
+mod quote;
 mod refuse;
 mod relay;
+mod request;
 mod restore;
 mod route;
 mod server;
@@ -30,6 +33,7 @@ mod service;
 mod settle;
 mod stall;
 mod tls;
+mod unplanned;
 mod upstream;
 
 use std::{
@@ -46,6 +50,7 @@ use std::{
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tollgate_config::Config;
+use tollgate_limiter::TimestampMs;
 use tollgate_pricing::PriceTable;
 use tollgate_store::{Clock, MemoryStore, Store};
 use tollgate_usage::{ReplaySummary, UsageError, Writer, WriterOptions};
@@ -53,6 +58,7 @@ use tollgate_usage::{ReplaySummary, UsageError, Writer, WriterOptions};
 use crate::{app::App, metrics::Metrics, policy::Policy, server::Shared, upstream::Upstream};
 
 pub use error::StartError;
+pub use policy::KeyLimit;
 
 /// A configuration, compiled and ready to be started.
 #[derive(Debug)]
@@ -66,6 +72,18 @@ impl Setup {
     pub fn new(config: Config, prices: Arc<PriceTable>) -> Self {
         let policy = Policy::new(&config, prices);
         Self { config, policy }
+    }
+
+    /// What the configuration says and probably does not mean, as far as only prices tell: models that
+    /// none has, limits beyond what one call can be checked against.
+    pub fn warnings(&self, at: TimestampMs) -> Vec<String> {
+        self.policy.warnings(at)
+    }
+
+    /// The limits that calls of the key called `id` can meet, the most restrictive first; `None` for a key
+    /// that is not configured.
+    pub fn key_limits(&self, id: &str) -> Option<Vec<KeyLimit>> {
+        self.policy.key_limits(id)
     }
 
     /// Reads the usage file and brings what was spent in the current periods back into `store`.

@@ -16,7 +16,7 @@ use prometheus_client::{
 use tollgate_providers::Protocol;
 use tollgate_usage::Outcome;
 
-use crate::{call::Admitted, policy::TenantLimit, settle::Bill};
+use crate::{call::Admitted, policy::AppliedLimit, settle::Bill};
 
 /// Upper bounds in seconds for work of ours: 1 µs to 16 ms.
 const FAST_SECONDS: [f64; 8] = [1e-6, 4e-6, 16e-6, 64e-6, 256e-6, 1e-3, 4e-3, 16e-3];
@@ -190,12 +190,12 @@ impl Metrics {
     }
 
     /// A limit refused a request.
-    pub(crate) fn refused(&self, limit: &TenantLimit) {
+    pub(crate) fn refused(&self, limit: &AppliedLimit) {
         self.limit_refusals.get_or_create(&by_limit(limit)).inc();
     }
 
     /// A request passed although a soft budget was spent.
-    pub(crate) fn over_soft(&self, limit: &TenantLimit) {
+    pub(crate) fn over_soft(&self, limit: &AppliedLimit) {
         self.over_soft.get_or_create(&by_limit(limit)).inc();
     }
 
@@ -234,6 +234,11 @@ impl Metrics {
     }
 }
 
-fn by_limit(limit: &TenantLimit) -> ByLimit {
-    ByLimit { scope: limit.scope, id: limit.id.to_string(), unit: limit.measure.name(), window: limit.window }
+fn by_limit(limit: &AppliedLimit) -> ByLimit {
+    ByLimit {
+        scope: limit.rule.scope.name(),
+        id: limit.bounded_id().to_owned(),
+        unit: limit.rule.measure.name(),
+        window: limit.rule.window,
+    }
 }

@@ -2,16 +2,15 @@
 
 use std::path::Path;
 
-use tollgate_limiter::Rule;
 use tollgate_store::MemoryStore;
 use tollgate_usage::{ReplaySummary, UsageError, replay};
 
-use crate::policy::{Measure, Policy};
+use crate::policy::Policy;
 
 /// Replays the file at `path` into `store`. A file that is not there is an empty one.
 ///
-/// Budgets come back; rate limits start at zero. Spend of a tenant that is no longer configured is
-/// skipped: there is no budget to hold it against.
+/// Budgets of every scope come back; rate limits start at zero. Spend that no budget of today's
+/// configuration is for is skipped.
 pub(crate) fn restore(
     path: &Path,
     policy: &Policy,
@@ -22,12 +21,6 @@ pub(crate) fn restore(
         return Ok(ReplaySummary::default());
     }
     replay(path, &mut progress, |event| {
-        for limit in policy.tenant_limits(event.tenant) {
-            let is_budget =
-                limit.measure == Measure::MicroUsd && matches!(limit.limit.rule, Rule::Calendar(_));
-            if is_budget {
-                store.restore(&limit.limit, event.ts, event.cost);
-            }
-        }
+        policy.budgets_of(event, |limit| store.restore(limit, event.ts, event.cost));
     })
 }

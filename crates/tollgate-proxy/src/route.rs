@@ -1,9 +1,17 @@
 //! Which call of which protocol, and which provider it goes to.
 
-use http::{HeaderMap, Method, Uri};
+use std::sync::Arc;
+
+use http::{HeaderMap, Method};
 use tollgate_providers::{Endpoint, ErrorKind, Protocol, RouteError, route as endpoint};
 
-use crate::{headers, refuse::Refused, server::Worker, upstream::Upstream};
+use crate::{
+    headers,
+    policy::{Policy, ProviderName},
+    refuse::Refused,
+    server::Worker,
+    upstream::Upstream,
+};
 
 /// The prefix of paths that name their provider.
 const PROVIDER_PREFIX: &str = "/provider/";
@@ -13,7 +21,7 @@ pub(crate) struct Routed<'a> {
     pub(crate) endpoint: Endpoint,
     /// The path as the provider's API has it.
     pub(crate) path: &'a str,
-    named: Option<&'a Upstream>,
+    named: Option<&'a ProviderName>,
 }
 
 /// The protocol that the headers show, for paths that do not.
@@ -25,21 +33,20 @@ pub(crate) fn protocol_hint(headers: &HeaderMap) -> Option<Protocol> {
 
 /// Routes by method and path: `/v1/…` or `/provider/<id>/v1/…`.
 pub(crate) fn route<'a>(
-    worker: &'a Worker,
+    policy: &'a Policy,
     method: &Method,
-    uri: &'a Uri,
+    full: &'a str,
     hint: Option<Protocol>,
 ) -> Result<Routed<'a>, Refused> {
-    let full = uri.path();
     let (named, path) = match full.strip_prefix(PROVIDER_PREFIX) {
         Some(rest) => {
             let (id, _) = rest.split_once('/').ok_or_else(unknown_path)?;
-            let upstream = worker.upstreams.iter().find(|upstream| &*upstream.id == id);
-            (Some(upstream.ok_or_else(unknown_provider)?), &rest[id.len()..])
+            let named = policy.providers.iter().find(|provider| &*provider.id == id);
+            (Some(named.ok_or_else(unknown_provider)?), &rest[id.len()..])
         }
         None => (None, full),
     };
-    let hint = named.map(|upstream| upstream.protocol).or(hint);
+    let hint = named.map(|provider| provider.protocol).or(hint);
     let endpoint = endpoint(method.as_str(), path, hint).map_err(|error| match error {
         RouteError::UnknownPath => unknown_path(),
         RouteError::WrongMethod { allowed } => Refused::new(
@@ -48,11 +55,11 @@ pub(crate) fn route<'a>(
             format!("`{path}` takes {allowed}, not {method}."),
         ),
     })?;
-    if let Some(upstream) = named.filter(|upstream| upstream.protocol != endpoint.protocol) {
+    if let Some(named) = named.filter(|provider| provider.protocol != endpoint.protocol) {
         return Err(Refused::new(
             ErrorKind::NotFound,
             "unknown_path",
-            format!("Provider `{}` speaks {}, which has no `{path}`.", upstream.id, upstream.protocol.name()),
+            format!("Provider `{}` speaks {}, which has no `{path}`.", named.id, named.protocol.name()),
         ));
     }
     Ok(Routed { endpoint, path, named })
@@ -61,27 +68,30 @@ pub(crate) fn route<'a>(
 impl Routed<'_> {
     /// The provider: the one the path names, the one the first matching route names, or the only one
     /// of the protocol.
+    pub(crate) fn provider<'p>(&self, policy: &'p Policy, model: &str) -> Result<&'p Arc<str>, Refused>
+    where
+        Self: 'p,
+    {
+        let speaks = |provider: &&ProviderName| provider.protocol == self.endpoint.protocol;
+        let called = |id: &str| policy.providers.iter().find(|provider| &*provider.id == id);
+        let found = match (self.named, policy.route(model)) {
+            (Some(named), _) => called(&named.id),
+            (None, Some(id)) => called(id).filter(speaks),
+            (None, None) => {
+                let mut candidates = policy.providers.iter().filter(speaks);
+                candidates.next().filter(|_| candidates.next().is_none())
+            }
+        };
+        found.map(|provider| &provider.id).ok_or_else(|| no_route(self, model))
+    }
+
+    /// How a worker reaches that provider.
     pub(crate) fn upstream<'w>(&self, worker: &'w Worker, model: &str) -> Result<&'w Upstream, Refused>
     where
         Self: 'w,
     {
-        let speaks = |upstream: &&Upstream| upstream.protocol == self.endpoint.protocol;
-        if let Some(named) = self.named {
-            return worker
-                .upstreams
-                .iter()
-                .find(|upstream| upstream.id == named.id)
-                .ok_or_else(|| no_route(self, model));
-        }
-        if let Some(id) = worker.app.policy.route(model) {
-            let routed = worker.upstreams.iter().find(|upstream| &*upstream.id == id);
-            return routed.filter(speaks).ok_or_else(|| no_route(self, model));
-        }
-        let mut candidates = worker.upstreams.iter().filter(speaks);
-        match (candidates.next(), candidates.next()) {
-            (Some(only), None) => Ok(only),
-            _ => Err(no_route(self, model)),
-        }
+        let id = self.provider(&worker.app.policy, model)?;
+        worker.upstreams.iter().find(|upstream| upstream.id == *id).ok_or_else(|| no_route(self, model))
     }
 }
 

@@ -1,32 +1,28 @@
 //! A request's way: route, authenticate, read, inspect, admit, forward, relay.
 
-use std::{convert::Infallible, iter, sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use http::{HeaderValue, Request, Response, Version, header, request::Parts, uri::PathAndQuery};
 use hyper::body::Incoming;
+use tollgate_config::Scope;
 use tollgate_limiter::{ReservationId, Standing};
-use tollgate_providers::{Endpoint, ErrorKind, Protocol, RequestError, RequestFacts, inspect};
-use tollgate_usage::Session;
+use tollgate_providers::{ErrorKind, Protocol, RequestFacts};
+use tollgate_usage::{Attributes, Session};
 
 use crate::{
     admit::{self, Candidate, Decision},
+    attributes,
     auth::{self, Presented},
     body::{self, Body},
     forward::Forward,
     headers,
     policy::KeyPolicy,
     refuse::{self, Refused},
+    request,
     route::{self, Routed},
     server::{OpenRequests, Worker},
     upstream::Upstream,
 };
-
-/// The longest model or tier: both end up in events and messages.
-const NAME_BYTES_MAX: usize = 256;
-
-/// The longest session id.
-const SESSION_BYTES_MAX: usize = 128;
 
 /// Answers one request.
 pub(crate) async fn call(
@@ -42,7 +38,7 @@ pub(crate) async fn call(
     let speaks = route::protocol_hint(&parts.headers);
     // The head moves on to the provider; its URI is looked at until then.
     let uri = parts.uri.clone();
-    let routed = route::route(&worker, &parts.method, &uri, speaks);
+    let routed = route::route(&worker.app.policy, &parts.method, uri.path(), speaks);
     let protocol =
         routed.as_ref().map_or(speaks.unwrap_or(Protocol::OpenAi), |routed| routed.endpoint.protocol);
     let mut response = match routed {
@@ -101,6 +97,9 @@ struct Prepared<'a> {
     upstream: &'a Upstream,
     facts: Option<Box<RequestFacts>>,
     session: Option<Session>,
+    attributes: Attributes,
+    /// Those of them that the caller has set.
+    caller: Vec<(Scope, Arc<str>)>,
     body: body::Held,
 }
 
@@ -118,6 +117,8 @@ impl Exchange<'_> {
             facts: prepared.facts.as_deref(),
             path: self.routed.path.into(),
             session: prepared.session.clone(),
+            attributes: prepared.attributes.clone(),
+            caller: &prepared.caller,
             arrived: self.arrived,
         };
         let Decision { outcome, standing } = admit::admit(&self.worker.app, candidate).await;
@@ -139,15 +140,18 @@ impl Exchange<'_> {
         let presented = auth::presented(&parts.headers, &parts.uri);
         let key = presented.and_then(|presented| self.worker.app.policy.key(&presented.hash)).cloned();
         let (Some(presented), Some(key)) = (presented, key) else { return Err(unauthenticated(presented)) };
-        let session = session(parts)?;
+        let session = request::session(&parts.headers)?;
         check_framing(parts)?;
         let app = &self.worker.app;
         let body = body::read(body, app.max_body_bytes, &app.large_bodies).await?;
-        let facts = self.facts(&body.bytes)?;
+        let facts = request::facts(self.routed.endpoint, &body.bytes)?;
         let model = facts.as_ref().map_or("", |facts| facts.model.as_str());
         if let Some(facts) = &facts {
-            check_models(&key, facts)?;
+            request::check_models(&key, facts)?;
         }
+        let user = facts.as_ref().and_then(|facts| facts.user.as_deref());
+        let caller = attributes::from_caller(&key, &parts.headers, user)?;
+        let attributes = attributes::merged(&key, &caller);
         let upstream = self.routed.upstream(self.worker, model)?;
         if upstream.passes_credential() && !presented.in_own_header {
             return Err(Refused::new(
@@ -160,24 +164,7 @@ impl Exchange<'_> {
                 ),
             ));
         }
-        Ok(Prepared { key, upstream, facts, session, body })
-    }
-
-    fn facts(&self, body: &Bytes) -> Result<Option<Box<RequestFacts>>, Refused> {
-        if !has_body(self.routed.endpoint) {
-            if body.is_empty() {
-                return Ok(None);
-            }
-            let message = "This call takes no body: send it without one.";
-            return Err(Refused::new(ErrorKind::BadRequest, "bad_request", message));
-        }
-        let facts = Box::new(inspect(self.routed.endpoint, body).map_err(bad_request)?);
-        let longest = facts.model.len().max(facts.service_tier.as_ref().map_or(0, String::len));
-        if longest > NAME_BYTES_MAX {
-            let message = "`model` and `service_tier` are names: send at most 256 bytes.";
-            return Err(Refused::new(ErrorKind::BadRequest, "bad_request", message));
-        }
-        Ok(Some(facts))
+        Ok(Prepared { key, upstream, facts, session, attributes, caller, body })
     }
 
     /// The path and query that the provider sees.
@@ -199,24 +186,6 @@ impl Exchange<'_> {
     }
 }
 
-/// Refuses a model that the key may not call, be it the request's own or one that a tool names.
-fn check_models(key: &KeyPolicy, facts: &RequestFacts) -> Result<(), Refused> {
-    let Some(allowed) = &key.models else { return Ok(()) };
-    match iter::once(&facts.model).chain(&facts.other_models).find(|model| !allowed.matches(model)) {
-        None => Ok(()),
-        Some(model) => Err(Refused::new(
-            ErrorKind::Forbidden,
-            "model_not_allowed",
-            format!("Key `{}` may not call model `{model}`. Use one of the models it is allowed.", key.key),
-        )),
-    }
-}
-
-/// Whether calls of this kind have a body that is inspected.
-pub(crate) const fn has_body(endpoint: Endpoint) -> bool {
-    !matches!(endpoint.call, tollgate_providers::Call::Models)
-}
-
 fn unauthenticated(presented: Option<Presented>) -> Refused {
     let message = match presented {
         None => {
@@ -225,10 +194,6 @@ fn unauthenticated(presented: Option<Presented>) -> Refused {
         Some(_) => "This key is not known here: check that it is complete and has not been revoked.",
     };
     Refused::new(ErrorKind::Unauthenticated, "unauthenticated", message)
-}
-
-fn bad_request(error: RequestError) -> Refused {
-    Refused::new(ErrorKind::BadRequest, "bad_request", error.message)
 }
 
 /// Refuses bodies that two readers could take for two different requests.
@@ -240,21 +205,4 @@ fn check_framing(parts: &Parts) -> Result<(), Refused> {
         );
     }
     Ok(())
-}
-
-fn session(parts: &Parts) -> Result<Option<Session>, Refused> {
-    let mut values = parts.headers.get_all(headers::SESSION).iter();
-    let Some(value) = values.next() else { return Ok(None) };
-    let id = value.as_bytes();
-    let valid = !id.is_empty()
-        && id.len() <= SESSION_BYTES_MAX
-        && id.iter().all(u8::is_ascii_graphic)
-        && values.next().is_none();
-    match std::str::from_utf8(id) {
-        Ok(id) if valid => Ok(Some(Session { id: id.into(), derived: false })),
-        _ => {
-            let message = "`x-tollgate-session` must be sent once, with 1 to 128 visible ASCII characters and no spaces.";
-            Err(Refused::new(ErrorKind::BadRequest, "bad_request", message))
-        }
-    }
 }

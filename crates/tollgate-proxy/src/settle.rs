@@ -2,42 +2,16 @@
 
 use std::sync::Arc;
 
-use tollgate_limiter::{TimestampMs, Tokens};
+use tollgate_limiter::{ExactAmount, TimestampMs, Tokens};
 use tollgate_pricing::{ModelPrice, PicoUsd, PriceTable, Usage};
 use tollgate_providers::{Metered, ModelUsage, Reported};
 use tollgate_usage::{Flags, ModelUse, TokenCounts};
 
-use crate::amounts::Amounts;
-
-/// What was expected of a request when it was admitted.
-#[derive(Clone, Debug)]
-pub(crate) struct Quote {
-    /// Whether the provider bills this call.
-    pub(crate) billed: bool,
-    /// What is reserved.
-    pub(crate) reserved: Amounts,
-    pub(crate) estimated_input: Tokens,
-    /// The model the request names.
-    pub(crate) model: Arc<str>,
-    /// The tier the request names.
-    pub(crate) service_tier: Option<Arc<str>>,
-    /// Whether the prompt holds what is not in the body, so that the estimate had to guess.
-    pub(crate) hidden_input: bool,
-}
-
-impl Quote {
-    /// A call that costs neither tokens nor money.
-    pub(crate) const fn unbilled(model: Arc<str>) -> Self {
-        Self {
-            billed: false,
-            reserved: Amounts::FREE,
-            estimated_input: Tokens::ZERO,
-            model,
-            service_tier: None,
-            hidden_input: false,
-        }
-    }
-}
+use crate::{
+    amounts::Amounts,
+    policy::{AppliedLimit, Policy},
+    quote::Quote,
+};
 
 /// How a request ended.
 #[derive(Debug)]
@@ -64,6 +38,16 @@ pub(crate) struct Bill {
     pub(crate) service_tier: Option<Arc<str>>,
     pub(crate) flags: Flags,
     pub(crate) others: Vec<ModelUse>,
+    /// What was used of each model, for limits that are about models; empty where all of `amounts` was
+    /// used of `model`.
+    parts: Vec<Part>,
+}
+
+/// What was used of one model.
+#[derive(Debug)]
+struct Part {
+    model: Arc<str>,
+    amounts: Amounts,
 }
 
 /// The bill of a request that ended like `end` (SPEC §4, "how a request ends decides what it costs").
@@ -97,6 +81,45 @@ fn seen_so_far(quote: &Quote, metered: &Metered) -> Usage {
     metered.usage_seen().unwrap_or_else(|| estimated(quote, metered.output_seen))
 }
 
+impl Bill {
+    /// What each limit of the plan is settled to. One that is about models gets what was really used of
+    /// them and, where that is an estimate, at least what was reserved for them.
+    pub(crate) fn actuals(
+        &self,
+        limits: &[AppliedLimit],
+        quote: &Quote,
+        policy: &Policy,
+        at: TimestampMs,
+    ) -> Vec<ExactAmount> {
+        let amounts = |limit: &AppliedLimit| {
+            if !limit.is_of_models() {
+                return self.amounts;
+            }
+            let used = self.used(limit, policy, at);
+            if self.usage_estimated { used.max(&quote.reserved_for(limit)) } else { used }
+        };
+        limits.iter().map(|limit| limit.rule.measure.exact(&amounts(limit))).collect()
+    }
+
+    /// What was used of the models that a limit counts.
+    pub(crate) fn used(&self, limit: &AppliedLimit, policy: &Policy, at: TimestampMs) -> Amounts {
+        let counts = |model: &str| limit.counts(model, policy.called(model, at).id);
+        if self.parts.is_empty() {
+            return if counts(&self.model) { self.amounts } else { Amounts::default() };
+        }
+        let counted = self.parts.iter().filter(|part| counts(&part.model));
+        let sum = counted.fold(Amounts::default(), |sum, part| sum.plus(&part.amounts));
+        // Several models in one request are still one request.
+        Amounts { requests: sum.requests.min(1), ..sum }
+    }
+
+    /// The models that were really called.
+    pub(crate) fn models(&self) -> impl Iterator<Item = &str> {
+        let whole = self.parts.is_empty().then_some(&*self.model);
+        whole.into_iter().chain(self.parts.iter().map(|part| &*part.model))
+    }
+}
+
 struct Pricing<'a> {
     quote: &'a Quote,
     prices: &'a PriceTable,
@@ -113,6 +136,7 @@ impl Pricing<'_> {
             service_tier: self.quote.service_tier.clone(),
             flags: Flags::new(),
             others: Vec::new(),
+            parts: Vec::new(),
         }
     }
 
@@ -126,11 +150,7 @@ impl Pricing<'_> {
     /// The larger of the reservation and the price of `usage`.
     fn at_least_reserved(&self, usage: &Usage, metered: Option<&Metered>) -> Bill {
         let mut bill = self.priced(usage, metered);
-        let reserved = &self.quote.reserved;
-        let amounts = &mut bill.amounts;
-        amounts.cost = amounts.cost.max(reserved.cost);
-        amounts.input_tokens = amounts.input_tokens.max(reserved.input_tokens);
-        amounts.output_tokens = amounts.output_tokens.max(reserved.output_tokens);
+        bill.amounts = bill.amounts.max(&self.quote.reserved);
         bill
     }
 
@@ -140,16 +160,18 @@ impl Pricing<'_> {
         let tier = Tier { served: tier, asked: self.quote.service_tier.as_deref() };
         let mut flags = Flags::new();
         let (price, model) = self.price_of(model, &mut flags);
-        let mut cost = cost_of(price, usage, tier, &mut flags);
-        let mut input_tokens = usage.input_total();
-        let mut output_tokens = usage.output;
-        let mut others = Vec::new();
+        let own = amounts(usage, cost_of(price, usage, tier, &mut flags));
+        let mut all = own;
+        let (mut others, mut parts) = (Vec::new(), Vec::new());
         for other in metered.map_or(&[][..], |metered| &metered.others) {
             let (price, model) = self.price_of(Some(&other.model), &mut flags);
-            cost = cost.saturating_add(cost_of(price, &other.usage, tier, &mut flags));
-            input_tokens = input_tokens.saturating_add(other.usage.input_total());
-            output_tokens = output_tokens.saturating_add(other.usage.output);
+            let used = amounts(&other.usage, cost_of(price, &other.usage, tier, &mut flags));
+            all = Amounts { requests: 1, ..all.plus(&used) };
+            parts.push(Part { model: model.clone(), amounts: used });
             others.push(model_use(model, other));
+        }
+        if !parts.is_empty() {
+            parts.push(Part { model: model.clone(), amounts: own });
         }
         if self.quote.hidden_input {
             note(&mut flags, "hidden_input");
@@ -161,13 +183,14 @@ impl Pricing<'_> {
             note(&mut flags, "unread_part");
         }
         Bill {
-            amounts: Amounts { requests: 1, input_tokens, output_tokens, cost },
+            amounts: all,
             tokens: counts(usage),
             usage_estimated: true,
             model,
             service_tier: tier.name().map(Arc::from),
             flags,
             others,
+            parts,
         }
     }
 
@@ -220,6 +243,11 @@ fn note(flags: &mut Flags, word: &'static str) {
     if !flags.contains(&word) {
         flags.push(word);
     }
+}
+
+/// What one model used of a call.
+fn amounts(usage: &Usage, cost: PicoUsd) -> Amounts {
+    Amounts { requests: 1, input_tokens: usage.input_total(), output_tokens: usage.output, cost }
 }
 
 fn model_use(model: Arc<str>, other: &ModelUsage) -> ModelUse {

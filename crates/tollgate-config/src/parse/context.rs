@@ -160,4 +160,9 @@ impl<K: Ord> Distinct<K> {
             }
         }
     }
+
+    /// Notes that `key` is at `place`, unless it was there before.
+    pub(super) fn note(&mut self, key: K, place: &Place) {
+        self.0.entry(key).or_insert_with(|| place.clone());
+    }
 }

@@ -12,7 +12,7 @@ const DAY_SECONDS: u64 = 86_400;
 
 /// A provider the file names, with whatever else is wrong with it.
 pub(super) struct Declared {
-    id: Option<Arc<str>>,
+    pub(super) id: Option<Arc<str>>,
     /// `None`: something is wrong with it.
     pub(super) provider: Option<Provider>,
 }

@@ -1,0 +1,58 @@
+//! The budgets that a call of the past belongs to, by what its usage event says.
+
+use std::sync::Arc;
+
+use tollgate_config::Scope;
+use tollgate_limiter::Limit;
+use tollgate_usage::Replayed;
+
+use super::{Called, LimitRule, Measure, Owner, Policy};
+
+impl Policy {
+    /// Calls `each` with every budget that a recorded call was spent from, as today's rules have it.
+    pub(crate) fn budgets_of(&self, event: &Replayed<'_>, mut each: impl FnMut(&Limit)) {
+        let past = Past {
+            owner: Owner { tenant: event.tenant, key: event.key },
+            session: event.session,
+            model: self.called(event.model, event.ts),
+        };
+        let mut spend = |scope, value: &str| {
+            for rule in self.rules.of(scope, value) {
+                past.budget(rule, value).iter().for_each(|limit| each(limit));
+            }
+        };
+        spend(Scope::Global, Scope::Global.name());
+        spend(Scope::Tenant, event.tenant);
+        spend(Scope::Key, event.key);
+        spend(Scope::Provider, event.provider);
+        spend(Scope::Model, past.model.id);
+        event.session.into_iter().for_each(|session| spend(Scope::Session, session));
+        for (name, value) in event.attributes() {
+            let scope = Scope::ATTRIBUTES.into_iter().find(|scope| scope.name() == name);
+            scope.into_iter().for_each(|scope| spend(scope, value));
+        }
+        if past.model.name != past.model.id {
+            for rule in self.rules.of(Scope::Model, past.model.name).filter(|rule| rule.id.is_some()) {
+                past.budget(rule, past.model.name).iter().for_each(|limit| each(limit));
+            }
+        }
+    }
+}
+
+/// A recorded call.
+struct Past<'a> {
+    owner: Owner<'a>,
+    session: Option<&'a str>,
+    model: Called<'a>,
+}
+
+impl Past<'_> {
+    /// The limit of a budget that the call belongs to.
+    fn budget(&self, rule: &Arc<LimitRule>, value: &str) -> Option<Arc<Limit>> {
+        let belongs = rule.measure == Measure::MicroUsd
+            && rule.passes(self.model.name, self.model.id)
+            && (self.session.is_some() || !rule.is_per_session());
+        let value = || rule.id.clone().unwrap_or_else(|| value.into());
+        belongs.then(|| rule.applied(value(), self.owner, self.session).limit)
+    }
+}

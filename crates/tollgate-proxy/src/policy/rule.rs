@@ -1,0 +1,216 @@
+//! One amount of the configuration, for one scope: what it counts, and which counter it has for whom.
+//!
+//! A counter belongs to scope, id, model filter, unit and window. Neither the amount nor the mode nor
+//! the algorithm's name is part of it: raising a limit keeps what was counted.
+
+use std::{fmt::Write, sync::Arc};
+
+use tollgate_config::{
+    Algorithm, Budget, BudgetWindow, ModelGlobs, RateLimit, Scope, ScopedLimit, Tenant, Unpriced,
+};
+use tollgate_limiter::{Amount, CounterKey, DurationMs, Enforcement, Limit, Rule};
+
+use super::{Measure, Owner};
+
+/// How long a session is remembered after its last call.
+const SESSION_IDLE: DurationMs = DurationMs::new(86_400_000);
+
+/// One amount that is limited.
+#[derive(Debug)]
+pub(crate) struct LimitRule {
+    /// What it is about.
+    pub(crate) scope: Scope,
+    /// The one value it is for; `None`: each value has a counter of its own.
+    pub(crate) id: Option<Arc<str>>,
+    /// The models whose calls count; `None`: all.
+    pub(crate) models: Option<ModelGlobs>,
+    /// What it counts.
+    pub(crate) measure: Measure,
+    /// The window's name: `none` for what is open, `request` for what one request may need.
+    pub(crate) window: &'static str,
+    /// How it counts.
+    pub(crate) rule: Rule,
+    /// The most it lets through.
+    pub(crate) amount: Amount,
+    /// Whether it refuses or warns.
+    pub(crate) enforcement: Enforcement,
+    /// What it demands of models without a price, if anything.
+    pub(crate) unpriced: Option<Unpriced>,
+    /// What the names of its counters begin with.
+    name: Arc<str>,
+    /// The partition of its counters, where there is only one.
+    partition: Option<Arc<str>>,
+}
+
+/// A limit as one call meets it.
+#[derive(Clone, Debug)]
+pub(crate) struct AppliedLimit {
+    /// As the store decides it.
+    pub(crate) limit: Arc<Limit>,
+    /// What the configuration says.
+    pub(crate) rule: Arc<LimitRule>,
+    /// The value of the scope: whose counter it is.
+    pub(crate) id: Arc<str>,
+    /// Whether the value was chosen by whoever made the call, so that there may be any number of them.
+    pub(crate) is_open: bool,
+}
+
+impl AppliedLimit {
+    /// The value of the scope where the configuration bounds how many there are.
+    pub(crate) fn bounded_id(&self) -> &str {
+        if self.is_open { "*" } else { &self.id }
+    }
+
+    /// Whether the use of a model counts: `name` as the call has it, `id` as the price table has it.
+    pub(crate) fn counts(&self, name: &str, id: &str) -> bool {
+        let is_it = self.rule.scope != Scope::Model || *self.id == *id || *self.id == *name;
+        is_it && self.rule.passes(name, id)
+    }
+
+    /// Whether the uses of some models count and those of others do not.
+    pub(crate) fn is_of_models(&self) -> bool {
+        self.rule.scope == Scope::Model || self.rule.models.is_some()
+    }
+}
+
+impl LimitRule {
+    /// The rules of one `[[limits]]` table.
+    pub(super) fn of_limit(limit: &ScopedLimit) -> Vec<Self> {
+        let about = About { scope: limit.scope, id: limit.id.as_ref(), models: limit.models.as_ref() };
+        let mut rules: Vec<_> = limit.rates.iter().map(|rate| about.rate(rate)).collect();
+        if let Some(amount) = limit.max_concurrent {
+            rules.push(about.rule(Measure::Concurrent, "none", Rule::Concurrent, amount));
+        }
+        if let Some(amount) = limit.max_request_tokens {
+            rules.push(about.rule(Measure::RequestTokens, "request", Rule::PerRequest, amount));
+        }
+        rules.extend(limit.budget.iter().map(|budget| about.budget(budget)));
+        rules
+    }
+
+    /// The rules of a tenant's own limits and budgets.
+    pub(super) fn of_tenant(tenant: &Tenant) -> Vec<Self> {
+        let about = About { scope: Scope::Tenant, id: Some(&tenant.id), models: None };
+        let rates = tenant.rates.iter().map(|rate| about.rate(rate));
+        rates.chain(tenant.budgets.iter().map(|budget| about.budget(budget))).collect()
+    }
+
+    /// Whether it counts the use of a model: `name` as the call has it, `id` as the price table has it.
+    pub(super) fn passes(&self, name: &str, id: &str) -> bool {
+        self.models.as_ref().is_none_or(|globs| globs.matches(name) || globs.matches(id))
+    }
+
+    /// Whether each session has a counter of its own.
+    pub(super) fn is_per_session(&self) -> bool {
+        self.scope == Scope::Session || matches!(self.rule, Rule::Idle { .. })
+    }
+
+    /// The limit for `value` of the scope. `session` is that of the call, for rules that have a counter
+    /// for each.
+    pub(super) fn applied(
+        self: &Arc<Self>,
+        value: Arc<str>,
+        owner: Owner<'_>,
+        session: Option<&str>,
+    ) -> AppliedLimit {
+        let key = CounterKey::new(self.partition_for(&value, owner), self.name_for(owner, session));
+        let limit = Limit { key, rule: self.rule, amount: self.amount, enforcement: self.enforcement };
+        AppliedLimit { limit: Arc::new(limit), rule: self.clone(), id: value, is_open: false }
+    }
+
+    /// Counters of a tenant, its keys and its sessions lie together; those of what tenants share lie
+    /// with what they share.
+    fn partition_for(&self, value: &str, owner: Owner<'_>) -> Arc<str> {
+        match (&self.partition, self.scope) {
+            (Some(partition), _) => partition.clone(),
+            (None, Scope::Tenant | Scope::Key | Scope::Session) => owner.tenant.into(),
+            (None, scope) => format!("{scope}:{value}").into(),
+        }
+    }
+
+    /// No id of a tenant or key has a slash, and a session's stands last: no two names are the same.
+    fn name_for(&self, owner: Owner<'_>, session: Option<&str>) -> Arc<str> {
+        let of_key = self.scope == Scope::Key;
+        let session = session.filter(|_| self.is_per_session());
+        if !of_key && session.is_none() {
+            return self.name.clone();
+        }
+        let mut name = self.name.to_string();
+        // Writing into a string cannot fail.
+        if of_key {
+            let _ = write!(name, "/{}", owner.key);
+        }
+        if let Some(session) = session {
+            if !matches!(self.scope, Scope::Tenant | Scope::Key | Scope::Session) {
+                let _ = write!(name, "/{}", owner.tenant);
+            }
+            let _ = write!(name, "/{session}");
+        }
+        name.into()
+    }
+}
+
+/// Whom the rules of one table are about.
+#[derive(Clone, Copy)]
+struct About<'a> {
+    scope: Scope,
+    id: Option<&'a Arc<str>>,
+    models: Option<&'a ModelGlobs>,
+}
+
+impl About<'_> {
+    fn rate(self, rate: &RateLimit) -> LimitRule {
+        let window = rate.window;
+        let rule = match rate.algorithm {
+            Algorithm::SlidingWindow => Rule::SlidingWindow { window },
+            Algorithm::BucketedWindow => Rule::BucketedWindow { window },
+            Algorithm::TokenBucket => Rule::TokenBucket { window },
+        };
+        self.rule(Measure::Unit(rate.unit), rate.window_name(), rule, rate.amount)
+    }
+
+    fn budget(self, budget: &Budget) -> LimitRule {
+        let rule = match budget.window {
+            BudgetWindow::Period(period) => Rule::Calendar(period),
+            BudgetWindow::Session => Rule::Idle { after: SESSION_IDLE },
+        };
+        let amount = Amount::new(budget.limit.get());
+        // Under a hard budget an unpriced call would be free: it is blocked unless the budget says otherwise.
+        let unpriced = budget.unpriced.or((budget.mode == Enforcement::Hard).then_some(Unpriced::Block));
+        let rule = self.rule(Measure::MicroUsd, budget.window.name(), rule, amount);
+        LimitRule { enforcement: budget.mode, unpriced, ..rule }
+    }
+
+    fn rule(self, measure: Measure, window: &'static str, rule: Rule, amount: Amount) -> LimitRule {
+        let partition = match (self.scope, self.id) {
+            (Scope::Global, _) => Some(Arc::from("global")),
+            (Scope::Tenant, Some(id)) => Some(id.clone()),
+            (Scope::Tenant | Scope::Key | Scope::Session, _) | (_, None) => None,
+            (scope, Some(id)) => Some(format!("{scope}:{id}").into()),
+        };
+        LimitRule {
+            scope: self.scope,
+            id: self.id.cloned(),
+            models: self.models.cloned(),
+            measure,
+            window,
+            rule,
+            amount,
+            enforcement: Enforcement::Hard,
+            unpriced: None,
+            name: self.name(measure, window),
+            partition,
+        }
+    }
+
+    /// `scope:unit:window`, with a star where each value has its own, and the globs as a set.
+    fn name(self, measure: Measure, window: &str) -> Arc<str> {
+        let star = if self.id.is_none() && self.scope != Scope::Global { "*" } else { "" };
+        let mut name = format!("{}{star}:{}:{window}", self.scope, measure.name());
+        // No glob has a bracket.
+        for glob in self.models.map(ModelGlobs::as_set).unwrap_or_default() {
+            let _ = write!(name, "[{glob}]");
+        }
+        name.into()
+    }
+}

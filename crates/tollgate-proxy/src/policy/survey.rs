@@ -1,0 +1,158 @@
+//! What a configuration comes to: the limits of each key, and what it cannot mean.
+
+use tollgate_config::Scope;
+use tollgate_limiter::{Amount, ENTRIES_MAX, Enforcement, Rule, TimestampMs};
+
+use super::{KeyPolicy, LimitRule, Policy};
+
+/// One limit that calls of a key can meet.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct KeyLimit {
+    /// What it is about.
+    pub scope: Scope,
+    /// The one value it is for. `None`: each value has a counter of its own, and the call decides which.
+    pub id: Option<String>,
+    /// Globs over the models that count; `None`: all.
+    pub models: Option<Vec<String>>,
+    /// What it counts, as in usage events.
+    pub unit: &'static str,
+    /// Its window, as in usage events.
+    pub window: &'static str,
+    /// The most it lets through: requests, tokens or micro-USD.
+    pub amount: Amount,
+    /// How it counts: the algorithm's name of a rate limit, else `calendar`, `idle`, `open` or `request`.
+    pub counting: &'static str,
+    /// Whether it refuses or warns.
+    pub enforcement: Enforcement,
+}
+
+impl Policy {
+    /// The limits that calls of the key called `id` can meet, the most restrictive first; `None` for a key
+    /// that is not configured.
+    ///
+    /// Units come one after the other; within each, what lets the least through in a day is first, and
+    /// what only warns is last.
+    pub(crate) fn key_limits(&self, id: &str) -> Option<Vec<KeyLimit>> {
+        let key = self.key_named(id)?;
+        let mut limits: Vec<_> =
+            self.rules_of(key).map(|(rule, value)| (rank(rule), KeyLimit::new(rule, value))).collect();
+        limits.sort_by_key(|(rank, _)| *rank);
+        Some(limits.into_iter().map(|(_, limit)| limit).collect())
+    }
+
+    /// The key called `id`.
+    pub(crate) fn key_named(&self, id: &str) -> Option<&KeyPolicy> {
+        self.keys.values().find(|key| &*key.key == id).map(|key| &**key)
+    }
+
+    /// What is allowed but probably not meant, one sentence each.
+    pub(crate) fn warnings(&self, at: TimestampMs) -> Vec<String> {
+        let mut warnings: Vec<_> = self.rules.all().filter_map(|rule| self.warning(rule, at)).collect();
+        for key in self.keys.values() {
+            let most = self.rules_of(key).count();
+            if most > ENTRIES_MAX {
+                warnings.push(format!(
+                    "key `{}` can meet {most} limits, and a call can be checked against {ENTRIES_MAX}: \
+                     calls that meet more are refused",
+                    key.key
+                ));
+            }
+        }
+        // Several amounts of one table have one filter.
+        warnings.sort();
+        warnings.dedup();
+        warnings
+    }
+
+    /// A limit on models of which none has a price: likely a misspelt name.
+    fn warning(&self, rule: &LimitRule, at: TimestampMs) -> Option<String> {
+        let subject = || match &rule.id {
+            Some(id) => format!("the limit of {} `{id}`", rule.scope),
+            None => format!("the limit of scope `{}`", rule.scope),
+        };
+        let priced = |price: &tollgate_pricing::ModelPrice| rule.passes(price.id(), price.id());
+        if let Some(models) = rule.models.as_ref().filter(|_| !self.prices.models().any(priced)) {
+            let globs = models.patterns().join(", ");
+            return Some(format!("{} is for models {globs}, and no model with a price matches", subject()));
+        }
+        let callers_choose = || rule.scope == Scope::Session || self.is_set_by_callers(rule.scope);
+        if rule.window == "total" && rule.id.is_none() && callers_choose() {
+            return Some(format!(
+                "{} has window \"total\", and callers choose the {}: a counter is kept for ever for each that they \
+                 name",
+                subject(),
+                rule.scope
+            ));
+        }
+        match (rule.scope, &rule.id) {
+            (Scope::Model, Some(id)) if self.prices.lookup(id, at).is_none() => {
+                Some(format!("{}: no model of that name has a price", subject()))
+            }
+            _ => None,
+        }
+    }
+
+    fn is_set_by_callers(&self, scope: Scope) -> bool {
+        self.keys.values().any(|key| key.caller_attributes.contains(&scope))
+    }
+
+    /// The rules that calls of a key can meet, with the value where the key decides it.
+    fn rules_of<'a>(&'a self, key: &'a KeyPolicy) -> impl Iterator<Item = (&'a LimitRule, Option<&'a str>)> {
+        let fixed = key.fixed.iter().chain(&key.bound).map(|limit| {
+            let value = (limit.rule.scope != Scope::Session).then_some(&*limit.id);
+            (&*limit.rule, value)
+        });
+        let open = [Scope::Provider, Scope::Model, Scope::Session];
+        let open = open.into_iter().chain(key.caller_attributes.iter().copied());
+        fixed.chain(
+            open.flat_map(|scope| self.rules.of_scope(scope).map(|rule| (&**rule, rule.id.as_deref()))),
+        )
+    }
+}
+
+impl KeyLimit {
+    /// What a rule says, for `value` of its scope.
+    pub(crate) fn new(rule: &LimitRule, value: Option<&str>) -> Self {
+        Self {
+            scope: rule.scope,
+            id: value.map(str::to_owned),
+            models: rule
+                .models
+                .as_ref()
+                .map(|globs| globs.patterns().iter().map(|glob| glob.to_string()).collect()),
+            unit: rule.measure.name(),
+            window: rule.window,
+            amount: rule.amount,
+            counting: counting(rule.rule),
+            enforcement: rule.enforcement,
+        }
+    }
+}
+
+const fn counting(rule: Rule) -> &'static str {
+    match rule {
+        Rule::SlidingWindow { .. } => "sliding-window",
+        Rule::BucketedWindow { .. } => "bucketed-window",
+        Rule::TokenBucket { .. } => "token-bucket",
+        Rule::Calendar(_) => "calendar",
+        Rule::Idle { .. } => "idle",
+        Rule::Concurrent => "open",
+        _ => "request",
+    }
+}
+
+/// Orders limits: by unit, what refuses before what warns, then by the most that it lets through in a
+/// day. What has no end lets its amount through once, in however many days: it comes last.
+fn rank(rule: &LimitRule) -> (&'static str, bool, u128) {
+    let amount = u128::from(rule.amount.get());
+    let per_day = match rule.window {
+        "second" => amount.saturating_mul(86_400),
+        "minute" => amount.saturating_mul(1_440),
+        "hour" => amount.saturating_mul(24),
+        "week" => amount / 7,
+        "month" => amount / 31,
+        "total" | "session" => u128::MAX,
+        _ => amount,
+    };
+    (rule.measure.name(), rule.enforcement == Enforcement::Soft, per_day)
+}

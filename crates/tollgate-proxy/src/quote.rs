@@ -1,0 +1,251 @@
+//! What a request is expected to use, which limits it meets, and what is reserved for it.
+//!
+//! A function of the policy, the request and the time: the request path decides by it, and `explain`
+//! shows it.
+
+use std::{iter, sync::Arc};
+
+use tollgate_config::{OutputReservation, Scope, Unpriced};
+use tollgate_limiter::{Entry, Plan, ReservationId, TimestampMs, Tokens};
+use tollgate_pricing::{ModelPrice, PicoUsd, ReserveRequest};
+use tollgate_providers::{Endpoint, ErrorKind, RequestFacts, estimate_input};
+
+use crate::{
+    amounts::Amounts,
+    policy::{AppliedLimit, Called, Circumstances, KeyPolicy, Policy},
+    refuse::Refused,
+};
+
+/// What a request under `reservation.output_tokens = "max"` reserves where neither it nor its
+/// model's price row names a limit: the largest output limit of today's models.
+const OUTPUT_TOKENS_UNNAMED: u64 = 128_000;
+
+/// A request as it is judged.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    /// For the log.
+    pub(crate) request_id: ReservationId,
+    pub(crate) key: &'a KeyPolicy,
+    /// Attributes that the caller has set.
+    pub(crate) caller: &'a [(Scope, Arc<str>)],
+    /// The session's id.
+    pub(crate) session: Option<&'a str>,
+    /// The provider it goes to.
+    pub(crate) provider: &'a str,
+    pub(crate) endpoint: Endpoint,
+    /// `None` for a call without a body.
+    pub(crate) facts: Option<&'a RequestFacts>,
+}
+
+/// What is expected of a request, and what limits it.
+#[derive(Debug)]
+pub(crate) struct Judged {
+    pub(crate) quote: Quote,
+    /// Every limit it meets.
+    pub(crate) limits: Arc<[AppliedLimit]>,
+}
+
+/// What is expected of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Quote {
+    /// Whether the provider bills this call.
+    pub(crate) billed: bool,
+    /// What is reserved.
+    pub(crate) reserved: Amounts,
+    pub(crate) estimated_input: Tokens,
+    /// The model the request names.
+    pub(crate) model: Arc<str>,
+    /// The tier the request names.
+    pub(crate) service_tier: Option<Arc<str>>,
+    /// Whether the prompt holds what is not in the body, so that the estimate had to guess.
+    pub(crate) hidden_input: bool,
+    /// What each model may cost; empty where the request names one only.
+    parts: Vec<Part>,
+}
+
+/// What one of several models may cost.
+#[derive(Clone, Debug)]
+struct Part {
+    name: Arc<str>,
+    /// Its id in the price table.
+    id: Arc<str>,
+    cost: PicoUsd,
+}
+
+impl Judged {
+    /// Estimates and prices a request.
+    ///
+    /// # Errors
+    ///
+    /// A model has no price, and a rule blocks such models.
+    pub(crate) fn new(policy: &Policy, asked: &Asked<'_>, at: TimestampMs) -> Result<Self, Refused> {
+        let named = asked.facts.into_iter().flat_map(names);
+        let models = policy.models_called(named, at);
+        let circumstances = Circumstances {
+            caller: asked.caller,
+            session: asked.session,
+            provider: asked.provider,
+            models: &models,
+        };
+        let is_billed = asked.facts.is_some() && asked.endpoint.is_billed();
+        let limits = policy.limits(asked.key, &circumstances, is_billed);
+        let quote = match asked.facts.filter(|_| is_billed) {
+            Some(facts) => Quote::billed(policy, asked, facts, &limits, at)?,
+            None => {
+                Quote::unbilled(asked.facts.map_or_else(|| "".into(), |facts| facts.model.as_str().into()))
+            }
+        };
+        Ok(Self { quote, limits })
+    }
+
+    /// The limits with what the request would add to each.
+    ///
+    /// # Errors
+    ///
+    /// They are too many for one decision.
+    pub(crate) fn plan(&self) -> Result<Plan, Refused> {
+        let entry = |limit: &AppliedLimit| Entry {
+            limit: limit.limit.clone(),
+            charge: limit.rule.measure.charge(&self.quote.reserved_for(limit)),
+        };
+        Plan::new(self.limits.iter().map(entry).collect()).map_err(|error| {
+            tracing::error!(%error, "a request's limits make no plan");
+            let message = format!("This request's limits cannot be checked: {error}.");
+            Refused::new(ErrorKind::Internal, "internal", message)
+        })
+    }
+}
+
+impl Quote {
+    /// A call that costs neither tokens nor money.
+    pub(crate) const fn unbilled(model: Arc<str>) -> Self {
+        Self {
+            billed: false,
+            reserved: Amounts::FREE,
+            estimated_input: Tokens::ZERO,
+            model,
+            service_tier: None,
+            hidden_input: false,
+            parts: Vec::new(),
+        }
+    }
+
+    fn billed(
+        policy: &Policy,
+        asked: &Asked<'_>,
+        facts: &RequestFacts,
+        limits: &[AppliedLimit],
+        at: TimestampMs,
+    ) -> Result<Self, Refused> {
+        let own_price = policy.prices.lookup(&facts.model, at);
+        let input = estimate_input(facts);
+        let output_tokens = reserved_output(policy.output_reservation, facts, own_price);
+        let request = reserve_request(facts, input, output_tokens);
+        // Each model that a tool of the request names may make a pass of its own over the same input.
+        let (mut cost, mut parts) = (PicoUsd::ZERO, Vec::new());
+        for name in names(facts) {
+            let price = policy.prices.lookup(name, at);
+            let called = Called { name, id: price.map_or(name, ModelPrice::id) };
+            let of_model = match price {
+                Some(price) => price.reserve(&request),
+                None => unpriced(policy, asked, limits, called).map(|()| PicoUsd::ZERO)?,
+            };
+            cost = cost.saturating_add(of_model);
+            if !facts.other_models.is_empty() {
+                parts.push(Part { name: name.into(), id: called.id.into(), cost: of_model });
+            }
+        }
+        Ok(Self {
+            billed: true,
+            reserved: Amounts { requests: 1, input_tokens: input.get(), output_tokens, cost },
+            estimated_input: input,
+            model: facts.model.as_str().into(),
+            service_tier: facts.service_tier.as_deref().map(Arc::from),
+            hidden_input: facts.hidden_input,
+            parts,
+        })
+    }
+
+    /// What is reserved against `limit`: all of it, or what the models that count may cost. Each of
+    /// them may use the input and output of the whole.
+    pub(crate) fn reserved_for(&self, limit: &AppliedLimit) -> Amounts {
+        if self.parts.is_empty() || !limit.is_of_models() {
+            return self.reserved;
+        }
+        let counted = self.parts.iter().filter(|part| limit.counts(&part.name, &part.id));
+        let cost = counted.fold(PicoUsd::ZERO, |sum, part| sum.saturating_add(part.cost));
+        Amounts { cost, ..self.reserved }
+    }
+}
+
+/// The output limit that goes into a request without one, for each choice: under
+/// `reservation.output_tokens = "max"` the whole limit is reserved, so it has to hold.
+pub(crate) fn output_limit_to_put_in(policy: &Policy, facts: &RequestFacts, at: TimestampMs) -> Option<u64> {
+    if policy.output_reservation != OutputReservation::Max || facts.output_limit.is_some() {
+        return None;
+    }
+    Some(unnamed_limit(policy.prices.lookup(&facts.model, at)))
+}
+
+/// What a request asks for, as its price is reserved by.
+pub(crate) fn reserve_request(facts: &RequestFacts, input: Tokens, output_tokens: u64) -> ReserveRequest<'_> {
+    ReserveRequest {
+        input_tokens: input.get(),
+        output_tokens,
+        cache_write: facts.cache_write,
+        tier: facts.service_tier.as_deref(),
+        web_searches: facts.web_searches_max.unwrap_or(0),
+        audio: facts.audio,
+    }
+}
+
+/// The models that a request names, its own first.
+fn names(facts: &RequestFacts) -> impl Iterator<Item = &str> {
+    iter::once(&facts.model).chain(&facts.other_models).map(String::as_str)
+}
+
+fn unnamed_limit(price: Option<&ModelPrice>) -> u64 {
+    price.and_then(ModelPrice::max_output_tokens).unwrap_or(OUTPUT_TOKENS_UNNAMED)
+}
+
+fn reserved_output(rule: OutputReservation, facts: &RequestFacts, price: Option<&ModelPrice>) -> u64 {
+    match rule {
+        OutputReservation::UpTo(cap) => {
+            let of_request = facts.output_limit.map(|limit| limit.saturating_mul(facts.choices));
+            of_request.unwrap_or(u64::MAX).min(cap.get())
+        }
+        OutputReservation::Max => {
+            facts.output_limit.unwrap_or_else(|| unnamed_limit(price)).saturating_mul(facts.choices)
+        }
+    }
+}
+
+/// Refuses a model without a price where the strictest rule that applies says so.
+fn unpriced(
+    policy: &Policy,
+    asked: &Asked<'_>,
+    limits: &[AppliedLimit],
+    model: Called<'_>,
+) -> Result<(), Refused> {
+    let applies = |limit: &&AppliedLimit| !limit.is_of_models() || limit.counts(model.name, model.id);
+    let demands = limits.iter().filter(applies).filter_map(|limit| limit.rule.unpriced);
+    let (request_id, model) = (asked.request_id, model.name);
+    match demands.fold(policy.unpriced, Unpriced::max) {
+        Unpriced::Ignore => Ok(()),
+        Unpriced::Warn => {
+            tracing::warn!(%request_id, model, "no price is known for this model");
+            Ok(())
+        }
+        Unpriced::Block => Err(Refused {
+            should_retry: Some(false),
+            ..Refused::new(
+                ErrorKind::BudgetExceeded,
+                "model_unpriced",
+                format!(
+                    "No price is known for model `{model}`, so this call would escape its budget. Add the \
+                     model to the price table, or set `unpriced` of the budget."
+                ),
+            )
+        }),
+    }
+}

@@ -1,0 +1,70 @@
+//! Charges the limits of a model that answered and that the request had not named: limits of the model
+//! really called apply, whatever was asked for.
+
+use std::sync::Arc;
+
+use tollgate_config::Scope;
+use tollgate_limiter::{Entry, ExactAmount, Plan, ReservationId};
+use tollgate_store::{Held, Settled};
+
+use crate::{
+    app::App,
+    call::Admitted,
+    policy::{AppliedLimit, Circumstances},
+    settle::Bill,
+};
+
+/// Charges what a call used to the limits about models that its plan did not have. The call is over, so
+/// that none of them can refuse it: later calls see the debt.
+pub(crate) fn charge(app: &Arc<App>, admitted: &Admitted, bill: &Bill) {
+    let limits = unplanned(app, admitted, bill);
+    if limits.is_empty() {
+        return;
+    }
+    let used = |limit: &AppliedLimit| limit.rule.measure.exact(&bill.used(limit, &app.policy, admitted.at));
+    let actuals: Vec<ExactAmount> = limits.iter().map(used).collect();
+    let entries = limits.iter().zip(&actuals);
+    let entries =
+        entries.map(|(limit, actual)| Entry { limit: limit.limit.clone(), charge: actual.rounded_up() });
+    let plan = match Plan::new(entries.collect()) {
+        Ok(plan) => Arc::new(plan),
+        Err(error) => {
+            tracing::error!(request_id = %admitted.request_id, %error, "limits of the models called are not charged");
+            return;
+        }
+    };
+    let held = Held { id: ReservationId::new(rand::random()), plan, at: admitted.at };
+    let (task_app, request_id) = (app.clone(), admitted.request_id);
+    let settle = async move {
+        // Without a reservation, the store charges the amounts as they are.
+        match task_app.store.settle(&held, &actuals).await {
+            Ok(Settled::WithoutReservation | Settled::Already) => {}
+            other => {
+                tracing::error!(%request_id, ?other, "limits of the models called are not charged");
+                task_app.metrics.settle_failures.inc();
+            }
+        }
+    };
+    app.tasks.spawn(settle);
+}
+
+/// The limits about models that the models really called meet, and the plan does not have.
+fn unplanned(app: &App, admitted: &Admitted, bill: &Bill) -> Vec<AppliedLimit> {
+    let models = app.policy.models_called(bill.models(), admitted.at);
+    let asked = [&*admitted.quote.model];
+    if models.is_empty() || !admitted.quote.billed || bill.models().eq(asked) {
+        return Vec::new();
+    }
+    let set = |scope: &Scope| admitted.attributes.get(scope.name()).map(|value| (*scope, value.clone()));
+    let caller: Vec<_> = admitted.key.caller_attributes.iter().filter_map(set).collect();
+    let circumstances = Circumstances {
+        caller: &caller,
+        session: admitted.session.as_ref().map(|session| &*session.id),
+        provider: &admitted.provider,
+        models: &models,
+    };
+    let limits = app.policy.limits(&admitted.key, &circumstances, true);
+    let is_planned =
+        |limit: &AppliedLimit| admitted.limits.iter().any(|planned| planned.limit.key == limit.limit.key);
+    limits.iter().filter(|limit| limit.is_of_models() && !is_planned(limit)).cloned().collect()
+}
