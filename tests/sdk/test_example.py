@@ -1,5 +1,6 @@
 """The example configurations are ones that run."""
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -33,3 +34,17 @@ def test_a_missing_secret_is_named(command, status):
     refused = run(command, ANTHROPIC_API_KEY="sk-ant-example")
     assert refused.returncode == status
     assert "OPENAI_API_KEY" in refused.stderr
+
+
+def test_a_request_is_explained_without_being_sent():
+    request = str(EXAMPLES / "request.json")
+    explained = run("explain", "--key", "agents", request, example="limits.toml", **SECRETS)
+    assert explained.returncode == 0, explained.stderr
+    for part in ["POST /v1/messages (anthropic)", "user ann", "reserves"]:
+        assert part in explained.stdout
+    as_json = run("explain", "--key", "agents", "--json", request, example="limits.toml", **SECRETS)
+    limits = json.loads(as_json.stdout)["limits"]
+    assert {"global", "team", "user", "provider", "model"} == {limit["scope"] for limit in limits}
+    header = ["--header", "x-tollgate-team: other"]
+    refused = run("explain", "--key", "agents", *header, request, example="limits.toml", **SECRETS)
+    assert refused.returncode == 1 and "attribute_not_allowed" in refused.stderr

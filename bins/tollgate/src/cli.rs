@@ -26,6 +26,8 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Check a configuration and print every key's effective limits.
     Check(ConfigArgs),
+    /// Show what would become of one request, without sending it.
+    Explain(ExplainArgs),
     /// Virtual keys.
     Key {
         #[command(subcommand)]
@@ -43,6 +45,28 @@ pub(crate) struct ConfigArgs {
     /// The configuration file.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ExplainArgs {
+    /// The configuration file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+    /// The id of the key that the request would come with.
+    #[arg(long, value_name = "ID")]
+    pub(crate) key: String,
+    /// The request's path, such as `/v1/messages`; guessed from the body if left out.
+    #[arg(long)]
+    pub(crate) path: Option<String>,
+    /// A header of the request, such as `x-tollgate-session: run-1`. May be repeated.
+    #[arg(long = "header", value_name = "NAME: VALUE")]
+    pub(crate) headers: Vec<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The request's body; `-` reads standard input.
+    #[arg(value_name = "REQUEST.json")]
+    pub(crate) request: PathBuf,
 }
 
 #[derive(Args, Debug)]

@@ -4,6 +4,7 @@ mod check;
 mod cli;
 mod demo;
 mod describe;
+mod explain;
 mod key;
 mod mock;
 mod out;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Key { command: KeyCommand::New(args) } => key::new(&args),
         Command::Price(args) => price::run(&args),
         Command::Mock(args) => mock::run(&args),

@@ -17,6 +17,7 @@ mod auth;
 mod body;
 mod call;
 mod error;
+mod explain;
 mod forward;
 mod headers;
 mod listen;
@@ -58,6 +59,7 @@ use tollgate_usage::{ReplaySummary, UsageError, Writer, WriterOptions};
 use crate::{app::App, metrics::Metrics, policy::Policy, server::Shared, upstream::Upstream};
 
 pub use error::StartError;
+pub use explain::{ExplainedLimit, ExplainedModel, Explanation, Question, Unexplained};
 pub use policy::KeyLimit;
 
 /// A configuration, compiled and ready to be started.
@@ -84,6 +86,15 @@ impl Setup {
     /// that is not configured.
     pub fn key_limits(&self, id: &str) -> Option<Vec<KeyLimit>> {
         self.policy.key_limits(id)
+    }
+
+    /// What would become of a request, up to the store: nothing is sent and nothing is counted.
+    ///
+    /// # Errors
+    ///
+    /// It would be refused whatever its counters say.
+    pub fn explain(&self, question: &Question<'_>, at: TimestampMs) -> Result<Explanation, Unexplained> {
+        explain::explain(&self.policy, question, at)
     }
 
     /// Reads the usage file and brings what was spent in the current periods back into `store`.
