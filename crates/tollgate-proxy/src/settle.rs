@@ -1,6 +1,9 @@
 //! How a request's end becomes what it costs. Pure: no store, no clock.
 
-use std::sync::Arc;
+#[cfg(test)]
+mod tests;
+
+use std::{iter, sync::Arc};
 
 use tollgate_limiter::{ExactAmount, TimestampMs, Tokens};
 use tollgate_pricing::{ModelPrice, PicoUsd, PriceTable, Usage};
@@ -38,8 +41,9 @@ pub(crate) struct Bill {
     pub(crate) service_tier: Option<Arc<str>>,
     pub(crate) flags: Flags,
     pub(crate) others: Vec<ModelUse>,
-    /// What was used of each model, for limits that are about models; empty where all of `amounts` was
-    /// used of `model`.
+    /// What was used of `model`, for limits that are about models: not raised to the reservation.
+    own: Amounts,
+    /// What was used of others.
     parts: Vec<Part>,
 }
 
@@ -104,19 +108,16 @@ impl Bill {
     /// What was used of the models that a limit counts.
     pub(crate) fn used(&self, limit: &AppliedLimit, policy: &Policy, at: TimestampMs) -> Amounts {
         let counts = |model: &str| limit.counts(model, policy.called(model, at).id);
-        if self.parts.is_empty() {
-            return if counts(&self.model) { self.amounts } else { Amounts::default() };
-        }
+        let own = if counts(&self.model) { self.own } else { Amounts::default() };
         let counted = self.parts.iter().filter(|part| counts(&part.model));
-        let sum = counted.fold(Amounts::default(), |sum, part| sum.plus(&part.amounts));
+        let sum = counted.fold(own, |sum, part| sum.plus(&part.amounts));
         // Several models in one request are still one request.
         Amounts { requests: sum.requests.min(1), ..sum }
     }
 
     /// The models that were really called.
     pub(crate) fn models(&self) -> impl Iterator<Item = &str> {
-        let whole = self.parts.is_empty().then_some(&*self.model);
-        whole.into_iter().chain(self.parts.iter().map(|part| &*part.model))
+        iter::once(&*self.model).chain(self.parts.iter().map(|part| &*part.model))
     }
 }
 
@@ -136,6 +137,7 @@ impl Pricing<'_> {
             service_tier: self.quote.service_tier.clone(),
             flags: Flags::new(),
             others: Vec::new(),
+            own: Amounts::FREE,
             parts: Vec::new(),
         }
     }
@@ -170,9 +172,6 @@ impl Pricing<'_> {
             parts.push(Part { model: model.clone(), amounts: used });
             others.push(model_use(model, other));
         }
-        if !parts.is_empty() {
-            parts.push(Part { model: model.clone(), amounts: own });
-        }
         if self.quote.hidden_input {
             note(&mut flags, "hidden_input");
         }
@@ -190,6 +189,7 @@ impl Pricing<'_> {
             service_tier: tier.name().map(Arc::from),
             flags,
             others,
+            own,
             parts,
         }
     }

@@ -10,6 +10,8 @@ mod past;
 mod rule;
 mod rules;
 mod survey;
+#[cfg(test)]
+pub(crate) mod tests;
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
