@@ -10,7 +10,7 @@ use std::path::Path;
 
 use http::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
-use tollgate_config::Scope;
+use tollgate_config::{KeyHash, Scope};
 use tollgate_limiter::TimestampMs;
 use tollgate_proxy::{Explanation, Question, Setup, Unexplained};
 use tollgate_tests::{Client, Gateway, GatewayOptions, setup};
@@ -126,7 +126,7 @@ fn a_key_s_limits_are_listed_the_most_restrictive_first() {
          [[limits]]\nscope = \"session\"\nmax_concurrent = 1\n",
     );
     let listed: Vec<_> = setup
-        .key_limits("k")
+        .key_limits(&KeyHash::of("key_of_t"))
         .unwrap()
         .iter()
         .map(|limit| {
@@ -150,7 +150,7 @@ fn a_key_s_limits_are_listed_the_most_restrictive_first() {
         "global global requests/second sliding-window",
     ];
     assert_eq!(listed, expected);
-    assert!(setup.key_limits("nobody").is_none());
+    assert!(setup.key_limits(&KeyHash::of("nobody")).is_none());
 }
 
 #[test]
@@ -162,8 +162,8 @@ fn c121_limits_on_models_without_a_price_and_counters_without_end_are_warned_of(
          [[limits]]\nscope = \"user\"\nbudget_usd = 1\nwindow = \"total\"\n",
     );
     let expected = [
-        "the limit of model `untt`: no model of that name has a price",
-        "the limit of scope `team` is for models cluade-*, and no model with a price matches",
+        "the limit of model `untt`: no model of that name has a price; the nearest one is \"unit\"",
+        "the limit of scope `team` is for models cluade-*, and no model with a price matches; the nearest one is \"dear\"",
         "the limit of scope `user` has window \"total\", and callers choose the user: a counter is kept for ever for each that they name",
     ];
     assert_eq!(setup.warnings(NOW), expected);
@@ -179,5 +179,5 @@ fn the_example_of_limits_says_nothing_that_it_does_not_mean() {
     let options = GatewayOptions { config: format!("{key}{limits}"), ..GatewayOptions::default() };
     let setup = setup(&options, "http://127.0.0.1:1", Path::new("/nowhere"));
     assert!(setup.warnings(NOW).is_empty(), "{:?}", setup.warnings(NOW));
-    assert_eq!(setup.key_limits("k").unwrap().len(), 14);
+    assert_eq!(setup.key_limits(&KeyHash::of("key")).unwrap().len(), 14);
 }

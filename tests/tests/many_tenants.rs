@@ -8,6 +8,7 @@
 
 use std::{fmt::Write, path::Path};
 
+use tollgate_config::KeyHash;
 use tollgate_store::{Clock, SystemClock};
 use tollgate_tests::{GatewayOptions, setup};
 
@@ -46,7 +47,7 @@ fn ten_thousand_tenants_with_five_limits_each_load_fast_and_small() {
     let setup = setup(&options, "http://127.0.0.1:1", Path::new("/nowhere"));
     let (took, grown) = (clock.elapsed().saturating_sub(began), resident_bytes().saturating_sub(before));
     println!("{TENANTS} tenants: {} ms, {} MB", took.as_millis(), grown / 1_000_000);
-    assert_eq!(setup.key_limits("key-9999").expect("the last key").len(), 5);
+    assert_eq!(setup.key_limits(&KeyHash::of("KEY_9999")).expect("the last key").len(), 5);
     assert!(took.as_secs() < 20, "{took:?}");
     assert!(grown < 150_000_000, "{grown} bytes");
 }

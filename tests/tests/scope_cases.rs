@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tollgate_tests::{Answer, Client, Gateway, GatewayOptions, UNIT_PRICES, eventually};
+use tollgate_tests::{Answer, Client, Gateway, GatewayOptions, UNIT_PRICES, eventually, json_request};
 
 /// A tenant whose key lets its callers say who the user is.
 const KEY: &str = "[[tenants]]\nid = \"t\"\n[[tenants.keys]]\nid = \"k\"\nkey_env = \"key_of_t\"\n\
@@ -131,12 +131,9 @@ async fn c02_two_parallel_calls_cannot_both_spend_what_is_left_of_a_session() {
     for limits in [
         "[[limits]]\nscope = \"session\"\nbudget_usd = 0.10\nwindow = \"session\"\n",
         "[[limits]]\nscope = \"tenant\"\nbudget_usd = 0.10\nwindow = \"session\"\n",
+        "[[tenants.budgets]]\nlimit_usd = 0.10\nwindow = \"session\"\n",
     ] {
-        let gateway = with(limits);
         let headers = &["x-tollgate-session: run", "x-mock-input-tokens: 20", "x-mock-output-tokens: 79980"];
-        let statuses = parallel(&[&gateway], 2, &body("unit", 79_980), headers).await;
-        // reservation.output_tokens caps what is held at 4,096: the first is over before the second fits.
-        assert_eq!(statuses.len(), 2);
         let gateway = Gateway::start(GatewayOptions {
             reservation: "output_tokens = \"max\"".to_owned(),
             ..options(limits)
@@ -258,7 +255,7 @@ async fn c23_worst_case_holds_are_named_and_the_reservation_cap_avoids_them() {
         let mut open = Vec::new();
         for _ in 0..19 {
             let mut connection = Client::new(gateway.address()).connect().await;
-            connection.write(&tollgate_tests::json_request("/v1/messages", "key_of_t", &ask, hold)).await;
+            connection.write(&json_request("/v1/messages", "key_of_t", &ask, hold)).await;
             open.push(connection);
         }
         eventually("19 are decided", || {
@@ -300,6 +297,39 @@ async fn a_hard_budget_blocks_unpriced_models_only_for_the_calls_it_is_about() {
     let refused = post(&gateway, "/v1/messages", &ask("nobody"), &["x-tollgate-session: s"]).await;
     assert_eq!((refused.status, refused.header("x-tollgate-reason")), (402, "model_unpriced"));
     assert_eq!(post(&gateway, "/v1/messages", &ask("secret-1"), &[]).await.status, 402);
+}
+
+#[tokio::test]
+async fn a_request_that_names_too_many_models_is_told_so() {
+    let limits = "[[limits]]\nscope = \"model\"\nrequests_per_minute = 9\nrequests_per_hour = 9\nrequests_per_day = 9\n\
+                  tokens_per_day = 10_000\n";
+    let gateway = with(limits);
+    let mut ask = body("unit", 10);
+    let with_models = |ask: &mut Value, count: usize| {
+        ask["models"] = (0..count).map(|index| format!("m{index}")).collect();
+    };
+    with_models(&mut ask, 15);
+    assert_eq!(post(&gateway, "/v1/chat/completions", &ask, &[]).await.status, 200, "16 models, 64 limits");
+    with_models(&mut ask, 16);
+    let refused = post(&gateway, "/v1/chat/completions", &ask, &[]).await;
+    assert!(refused.status == 400 && refused.text().contains("too many models"), "{}", refused.text());
+}
+
+/// A caller that names a new session with each call makes counters, but they go again.
+#[tokio::test]
+async fn counters_that_callers_choose_are_dropped_when_they_no_longer_count() {
+    let gateway = with("[[limits]]\nscope = \"session\"\nbudget_usd = 1\nwindow = \"session\"\n");
+    let mut kept = Vec::new();
+    for day in 0..4 {
+        for who in 0..300 {
+            let session = format!("x-tollgate-session: s{day}-{who}");
+            assert_eq!(call(&gateway, &[&session]).await.status, 200);
+        }
+        kept.push(gateway.store.counters());
+        gateway.manual_clock().advance(tollgate_limiter::DurationMs::new(25 * 3_600_000));
+    }
+    assert_eq!(kept[0], 300);
+    assert!(kept.iter().all(|kept| *kept <= 600), "{kept:?} of 1,200");
 }
 
 #[tokio::test]

@@ -57,7 +57,7 @@ fn describe_key(out: &mut String, config: &Config, setup: &Setup, key: &Key) {
         let names: Vec<_> = key.caller_attributes.iter().map(|scope| scope.name()).collect();
         let _ = writeln!(out, "    accepts  {} from its callers", names.join(", "));
     }
-    let limits = setup.key_limits(&key.id).unwrap_or_default();
+    let limits = setup.key_limits(&key.hash).unwrap_or_default();
     if limits.is_empty() {
         let _ = writeln!(out, "    limits   none: every call passes");
     }

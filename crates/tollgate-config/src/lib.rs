@@ -24,6 +24,7 @@ pub use environment::{Environment, FILE_BYTES_MAX, ProcessEnvironment};
 pub use error::{ConfigError, ConfigErrors};
 pub use limit::{Algorithm, Budget, BudgetWindow, RateLimit, Scope, ScopedLimit, Unit};
 pub use model_globs::ModelGlobs;
+pub use nearest::nearest;
 pub use provider::{BaseUrl, Protocol, Provider, Route};
 pub use secret::Secret;
 pub use tenant::{Attributes, Key, KeyHash, Tenant};

@@ -4,7 +4,7 @@
 const COMPARED_CHARS_MAX: usize = 64;
 
 /// The candidate with the smallest edit distance to `name`, the first of several.
-pub(crate) fn nearest<'c>(name: &str, candidates: &[&'c str]) -> Option<&'c str> {
+pub fn nearest<'c>(name: &str, candidates: &[&'c str]) -> Option<&'c str> {
     candidates.iter().copied().min_by_key(|candidate| distance(name, candidate))
 }
 

@@ -50,7 +50,7 @@ use std::{
 
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tollgate_config::Config;
+use tollgate_config::{Config, KeyHash};
 use tollgate_limiter::TimestampMs;
 use tollgate_pricing::PriceTable;
 use tollgate_store::{Clock, MemoryStore, Store};
@@ -82,10 +82,10 @@ impl Setup {
         self.policy.warnings(at)
     }
 
-    /// The limits that calls of the key called `id` can meet, the most restrictive first; `None` for a key
-    /// that is not configured.
-    pub fn key_limits(&self, id: &str) -> Option<Vec<KeyLimit>> {
-        self.policy.key_limits(id)
+    /// The limits that calls of a key can meet, the most restrictive first; `None` for a key that is not
+    /// configured.
+    pub fn key_limits(&self, key: &KeyHash) -> Option<Vec<KeyLimit>> {
+        self.policy.key_limits(key)
     }
 
     /// What would become of a request, up to the store: nothing is sent and nothing is counted.

@@ -109,6 +109,10 @@ impl Judged {
             charge: limit.rule.measure.charge(&self.quote.reserved_for(limit)),
         };
         Plan::new(self.limits.iter().map(entry).collect()).map_err(|error| {
+            if !self.quote.parts.is_empty() {
+                let message = format!("This request names too many models to be checked at once: {error}.");
+                return Refused::new(ErrorKind::BadRequest, "bad_request", message);
+            }
             tracing::error!(%error, "a request's limits make no plan");
             let message = format!("This request's limits cannot be checked: {error}.");
             Refused::new(ErrorKind::Internal, "internal", message)

@@ -1,7 +1,8 @@
 //! What a configuration comes to: the limits of each key, and what it cannot mean.
 
-use tollgate_config::Scope;
+use tollgate_config::{KeyHash, Scope, nearest};
 use tollgate_limiter::{Amount, ENTRIES_MAX, Enforcement, Rule, TimestampMs};
+use tollgate_pricing::ModelPrice;
 
 use super::{KeyPolicy, LimitRule, Policy};
 
@@ -27,13 +28,13 @@ pub struct KeyLimit {
 }
 
 impl Policy {
-    /// The limits that calls of the key called `id` can meet, the most restrictive first; `None` for a key
-    /// that is not configured.
+    /// The limits that calls of a key can meet, the most restrictive first; `None` for a key that is not
+    /// configured.
     ///
     /// Units come one after the other; within each, what lets the least through in a day is first, and
     /// what only warns is last.
-    pub(crate) fn key_limits(&self, id: &str) -> Option<Vec<KeyLimit>> {
-        let key = self.key_named(id)?;
+    pub(crate) fn key_limits(&self, hash: &KeyHash) -> Option<Vec<KeyLimit>> {
+        let key = self.key(hash)?;
         let mut limits: Vec<_> =
             self.rules_of(key).map(|(rule, value)| (rank(rule), KeyLimit::new(rule, value))).collect();
         limits.sort_by_key(|(rank, _)| *rank);
@@ -70,10 +71,14 @@ impl Policy {
             Some(id) => format!("the limit of {} `{id}`", rule.scope),
             None => format!("the limit of scope `{}`", rule.scope),
         };
-        let priced = |price: &tollgate_pricing::ModelPrice| rule.passes(price.id(), price.id());
+        let priced = |price: &ModelPrice| rule.passes(price.id(), price.id());
         if let Some(models) = rule.models.as_ref().filter(|_| !self.prices.models().any(priced)) {
             let globs = models.patterns().join(", ");
-            return Some(format!("{} is for models {globs}, and no model with a price matches", subject()));
+            let hint = models.patterns().first().map_or_else(String::new, |glob| self.nearest_model(glob));
+            return Some(format!(
+                "{} is for models {globs}, and no model with a price matches{hint}",
+                subject()
+            ));
         }
         let callers_choose = || rule.scope == Scope::Session || self.is_set_by_callers(rule.scope);
         if rule.window == "total" && rule.id.is_none() && callers_choose() {
@@ -86,10 +91,15 @@ impl Policy {
         }
         match (rule.scope, &rule.id) {
             (Scope::Model, Some(id)) if self.prices.lookup(id, at).is_none() => {
-                Some(format!("{}: no model of that name has a price", subject()))
+                Some(format!("{}: no model of that name has a price{}", subject(), self.nearest_model(id)))
             }
             _ => None,
         }
+    }
+
+    fn nearest_model(&self, name: &str) -> String {
+        let ids: Vec<&str> = self.prices.models().map(ModelPrice::id).collect();
+        nearest(name, &ids).map_or_else(String::new, |near| format!("; the nearest one is {near:?}"))
     }
 
     fn is_set_by_callers(&self, scope: Scope) -> bool {
