@@ -30,10 +30,6 @@ impl BucketedWindow {
         Self { window, buckets: Box::new(Ring::new(cut(window).part(now))) }
     }
 
-    pub(crate) fn slot(window: DurationMs, at: TimestampMs) -> Slot {
-        Slot(cut(window).part(at))
-    }
-
     pub(crate) const fn window(&self) -> DurationMs {
         self.window
     }
@@ -52,18 +48,14 @@ impl BucketedWindow {
 }
 
 impl Transitions for BucketedWindow {
-    fn outcome(&self, limit: Amount, charge: Amount, now: TimestampMs) -> Outcome {
-        if charge == Amount::ZERO {
-            return Outcome::Admit;
+    fn when(&self, limit: Amount, charge: Amount, now: TimestampMs) -> Outcome {
+        match limit.get().checked_sub(charge.get()) {
+            Some(room) => {
+                let first = self.buckets.first_within(room.into());
+                Outcome::Wait(cut(self.window).start(first).since(now))
+            }
+            None => Outcome::Never,
         }
-        if charge > limit {
-            return Outcome::Never;
-        }
-        let room = u128::from(limit.saturating_sub(charge).get());
-        if self.used(now) <= room {
-            return Outcome::Admit;
-        }
-        Outcome::Wait(cut(self.window).start(self.buckets.first_within(room)).since(now))
     }
 
     fn tally(&self, limit: Amount, now: TimestampMs) -> Tally {

@@ -15,13 +15,19 @@ use crate::{
 pub(crate) struct Budget {
     period: Period,
     index: u64,
+    /// The end of period `index`: to find a month anew takes longer than all the rest.
+    end: Option<TimestampMs>,
     spend: Spend,
 }
 
 impl Budget {
     pub(crate) const fn new(period: Period, now: TimestampMs) -> Self {
+        Self::of(period, period.index(now))
+    }
+
+    const fn of(period: Period, index: u64) -> Self {
         let spend = Spend { committed: ExactAmount::ZERO, held: Amount::ZERO };
-        Self { period, index: period.index(now), spend }
+        Self { period, index, end: period.end_of(index), spend }
     }
 
     pub(crate) const fn period(&self) -> Period {
@@ -29,14 +35,18 @@ impl Budget {
     }
 
     /// The state in the period of `now`, which is never an earlier one.
-    fn rolled(mut self, now: TimestampMs) -> Self {
-        self.roll_to(Slot(self.period.index(now)));
-        self
+    fn rolled(&self, now: TimestampMs) -> Self {
+        if self.is_over(now) { Self::new(self.period, now) } else { *self }
     }
 
-    fn roll_to(&mut self, Slot(index): Slot) {
+    fn is_over(&self, now: TimestampMs) -> bool {
+        // The last period there is ends with the numbers, and is never over.
+        self.end.is_some_and(|end| end <= now) && self.period.index(now) > self.index
+    }
+
+    fn roll_to(&mut self, index: u64) {
         if index > self.index {
-            *self = Self { index, spend: Spend::default(), ..*self };
+            *self = Self::of(self.period, index);
         }
     }
 }
@@ -46,12 +56,8 @@ impl Transitions for Budget {
     /// yet. Without a next period no passing of time helps: never. (Open reservations may still be
     /// settled below what they hold; [`EntryRefusal::fits_without_holds`](crate::EntryRefusal::fits_without_holds)
     /// tells.)
-    fn outcome(&self, limit: Amount, charge: Amount, now: TimestampMs) -> Outcome {
-        let state = self.rolled(now);
-        if state.spend.fits(limit, charge) {
-            return Outcome::Admit;
-        }
-        match state.period.end_of(state.index) {
+    fn when(&self, limit: Amount, charge: Amount, now: TimestampMs) -> Outcome {
+        match self.rolled(now).end {
             Some(end) if charge <= limit => Outcome::Wait(end.since(now)),
             _ => Outcome::Never,
         }
@@ -63,16 +69,16 @@ impl Transitions for Budget {
             spent: state.spend.settled(),
             held: state.spend.held,
             remaining: state.spend.remaining(limit),
-            resets_at: state.resets_at(limit, now),
+            resets_at: state.end,
         }
     }
 
     fn remaining(&self, limit: Amount, now: TimestampMs) -> Amount {
-        self.rolled(now).spend.remaining(limit)
+        if self.is_over(now) { limit } else { self.spend.remaining(limit) }
     }
 
     fn resets_at(&self, _limit: Amount, now: TimestampMs) -> Option<TimestampMs> {
-        self.period.end_of(self.rolled(now).index)
+        self.rolled(now).end
     }
 
     fn can_extend(&self, admitted: Slot, now: TimestampMs) -> bool {
@@ -80,7 +86,7 @@ impl Transitions for Budget {
     }
 
     fn book(&mut self, _limit: Amount, charge: Amount, now: TimestampMs) -> Slot {
-        self.roll_to(Slot(self.period.index(now)));
+        *self = self.rolled(now);
         self.spend.book(charge);
         Slot(self.index)
     }
@@ -94,21 +100,21 @@ impl Transitions for Budget {
     ) {
         // All bookings of one reservation lie in the period of its admission.
         let Some(Booking { slot, .. }) = latest_first.clone().next() else { return };
-        self.roll_to(slot);
+        self.roll_to(slot.0);
         if slot == Slot(self.index) {
             self.spend.settle(latest_first, actual);
         }
     }
 
     fn record(&mut self, _limit: Amount, at: TimestampMs, actual: ExactAmount) {
-        let slot = Slot(self.period.index(at));
-        self.roll_to(slot);
-        if slot == Slot(self.index) {
+        let index = self.period.index(at);
+        self.roll_to(index);
+        if index == self.index {
             self.spend.add(actual);
         }
     }
 
     fn is_idle(&self, now: TimestampMs) -> bool {
-        self.spend.committed == ExactAmount::ZERO || self.period.index(now) > self.index
+        self.spend.committed == ExactAmount::ZERO || self.is_over(now)
     }
 }

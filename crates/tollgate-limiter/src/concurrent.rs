@@ -15,9 +15,8 @@ pub(crate) struct Concurrent {
 }
 
 impl Transitions for Concurrent {
-    fn outcome(&self, limit: Amount, charge: Amount, _now: TimestampMs) -> Outcome {
-        let fits = charge == Amount::ZERO || self.open.saturating_add(charge) <= limit;
-        if fits { Outcome::Admit } else { Outcome::Never }
+    fn when(&self, _limit: Amount, _charge: Amount, _now: TimestampMs) -> Outcome {
+        Outcome::Never
     }
 
     fn tally(&self, limit: Amount, now: TimestampMs) -> Tally {

@@ -28,7 +28,7 @@ enum State {
 }
 
 /// The number of the window, part of a window, period or generation a charge was booked in.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Slot(pub(crate) u64);
 
 impl Slot {
@@ -55,13 +55,13 @@ pub(crate) struct Tally {
 /// What each rule answers and does under a limit's amount. `now` may lie before the state's window
 /// or period: the clock was set back, and the state is treated as at its start.
 pub(crate) trait Transitions {
-    /// Whether `charge` fits now, later or never. A charge of zero always fits.
-    fn outcome(&self, limit: Amount, charge: Amount, now: TimestampMs) -> Outcome;
+    /// When a charge fits that is more than what [remains](Self::remaining): later or never.
+    fn when(&self, limit: Amount, charge: Amount, now: TimestampMs) -> Outcome;
 
     /// How it stands.
     fn tally(&self, limit: Amount, now: TimestampMs) -> Tally;
 
-    /// The largest charge that fits now.
+    /// The largest charge that fits now. A charge of zero always fits.
     fn remaining(&self, limit: Amount, now: TimestampMs) -> Amount;
 
     /// When the window or period of `now` ends.
@@ -160,8 +160,8 @@ impl Counter {
         crate::CounterView { key: limit.key.clone(), spent, held, remaining, resets_at }
     }
 
-    pub(crate) fn outcome(&self, limit: Amount, charge: Amount, now: TimestampMs) -> Outcome {
-        dispatch!(&self.0, state => state.outcome(limit, charge, now))
+    pub(crate) fn when(&self, limit: Amount, charge: Amount, now: TimestampMs) -> Outcome {
+        dispatch!(&self.0, state => state.when(limit, charge, now))
     }
 
     pub(crate) fn tally(&self, limit: Amount, now: TimestampMs) -> Tally {
@@ -192,18 +192,6 @@ impl Counter {
         now: TimestampMs,
     ) {
         dispatch!(&mut self.0, state => state.settle(limit, latest_first, actual, now));
-    }
-}
-
-/// The window, part of one, period or generation that `at` falls into by the clock alone.
-pub(crate) fn slot_of(rule: Rule, at: TimestampMs) -> Slot {
-    match rule {
-        Rule::SlidingWindow { window } => SlidingWindow::slot(window, at),
-        Rule::BucketedWindow { window } => BucketedWindow::slot(window, at),
-        Rule::TokenBucket { window } => TokenBucket::slot(window, at),
-        Rule::Calendar(period) => Slot(period.index(at)),
-        Rule::Idle { .. } => Idle::slot(at),
-        Rule::Concurrent | Rule::PerRequest => Slot::ONLY,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::{Counter, Limit, Plan, TimestampMs};
+use crate::{Counter, Limit, Plan, TimestampMs, slots::FEW};
 
 /// Finds counters. One call into a ledger sees no change but its own.
 pub trait Counters {
@@ -43,9 +43,6 @@ pub(crate) struct Found<'a, C: Counters> {
     few: [Option<C::Place>; FEW],
     more: Vec<Option<C::Place>>,
 }
-
-/// How many places need no allocation: the limits of a usual plan.
-const FEW: usize = 8;
 
 impl<'a, C: Counters> Found<'a, C> {
     pub(crate) fn new(counters: &'a mut C, now: TimestampMs, plan: &'a Plan) -> Self {

@@ -37,3 +37,12 @@ pub(crate) fn wide(count: u64, parts: u64) -> u128 {
 pub(crate) fn narrow(count: u128) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }
+
+/// `count / parts`, rounded down; 0 if there are no parts.
+pub(crate) fn quotient(count: u128, parts: u64) -> u128 {
+    // A division of 128 bits takes some ten times as long, and is seldom needed.
+    match u64::try_from(count) {
+        Ok(count) => count.checked_div(parts).unwrap_or(0).into(),
+        Err(_) => count.checked_div(parts.into()).unwrap_or(0),
+    }
+}

@@ -26,12 +26,15 @@ pub(crate) fn decide<'a>(
     let mut over_soft = EntrySet::default();
     let mut tightest = Tightest::default();
     for ask in asks.clone() {
-        match (ask.outcome(found), ask.limit.enforcement) {
-            (Outcome::Admit, _) => {}
-            (_, Enforcement::Soft) => over_soft.insert(ask.index),
-            (outcome, Enforcement::Hard) => return refuse(found, asks, ask.refusal(outcome, found)),
+        let remaining = ask.remaining(found);
+        if !ask.fits(remaining) {
+            match ask.limit.enforcement {
+                Enforcement::Soft => over_soft.insert(ask.index),
+                Enforcement::Hard => return refuse(found, asks, ask.refusal(found)),
+            }
         }
-        tightest.consider(found, &ask, ask.charge);
+        // What is left shrinks by exactly the charge: it is whole, whatever else is not.
+        tightest.consider(found, &ask, remaining.saturating_sub(ask.charge));
     }
     Verdict::Admitted(Admission { at: found.now, over_soft, tightest: tightest.standing })
 }
@@ -47,12 +50,12 @@ fn refuse<'a>(
     let mut tightest = Tightest::default();
     let mut binding = first;
     for ask in asks {
-        tightest.consider(found, &ask, Amount::ZERO);
-        let outcome = ask.outcome(found);
-        if outcome == Outcome::Admit || ask.limit.enforcement == Enforcement::Soft {
+        let remaining = ask.remaining(found);
+        tightest.consider(found, &ask, remaining);
+        if ask.fits(remaining) || ask.limit.enforcement == Enforcement::Soft {
             continue;
         }
-        let refusal = ask.refusal(outcome, found);
+        let refusal = ask.refusal(found);
         if severity(&refusal) > severity(&binding) {
             binding = refusal;
         }
@@ -62,17 +65,24 @@ fn refuse<'a>(
 }
 
 impl Ask<'_> {
-    fn outcome(&self, found: &Found<'_, impl Counters>) -> Outcome {
-        let &Self { index, limit, charge } = self;
-        found.read(index, limit, |counter| counter.outcome(limit.amount, charge, found.now))
+    fn remaining(&self, found: &Found<'_, impl Counters>) -> Amount {
+        found.read(self.index, self.limit, |counter| counter.remaining(self.limit.amount, found.now))
     }
 
-    fn refusal(&self, outcome: Outcome, found: &Found<'_, impl Counters>) -> EntryRefusal {
-        let &Self { index, limit, charge } = self;
-        let tally = found.read(index, limit, |counter| counter.tally(limit.amount, found.now));
-        let Tally { spent, held, resets_at, .. } = tally;
-        let spent = spent.rounded_up();
-        EntryRefusal { index, outcome, limit: limit.amount, spent, held, needed: charge, resets_at }
+    fn fits(&self, remaining: Amount) -> bool {
+        self.charge == Amount::ZERO || self.charge <= remaining
+    }
+
+    /// Why it does not fit.
+    fn refusal(&self, found: &Found<'_, impl Counters>) -> EntryRefusal {
+        let &Self { index, limit, charge: needed } = self;
+        let (limit_amount, now) = (limit.amount, found.now);
+        found.read(index, limit, |counter| {
+            let outcome = counter.when(limit_amount, needed, now);
+            let Tally { spent, held, resets_at, .. } = counter.tally(limit_amount, now);
+            let spent = spent.rounded_up();
+            EntryRefusal { index, outcome, limit: limit_amount, spent, held, needed, resets_at }
+        })
     }
 }
 
@@ -93,20 +103,16 @@ struct Tightest {
 }
 
 impl Tightest {
-    /// Considers an entry as it stands after `charge`.
-    fn consider(&mut self, found: &Found<'_, impl Counters>, ask: &Ask<'_>, charge: Amount) {
-        if !ask.limit.rule.is_rate() {
-            return;
+    /// Considers an entry of which so much remains.
+    fn consider(&mut self, found: &Found<'_, impl Counters>, ask: &Ask<'_>, remaining: Amount) {
+        let &Ask { index, limit, .. } = ask;
+        let (amount, now) = (limit.amount, found.now);
+        if limit.rule.is_rate() && self.standing.is_none_or(|least| is_smaller_part(remaining, amount, least))
+        {
+            let resets_at = found.read(index, limit, |counter| counter.resets_at(amount, now));
+            let resets_in = resets_at.map_or(DurationMs::ZERO, |at| at.since(now));
+            self.standing = Some(Standing { index, limit: amount, remaining, resets_in });
         }
-        let (limit, now) = (ask.limit.amount, found.now);
-        found.read(ask.index, ask.limit, |counter| {
-            // What is left shrinks by exactly the charge: it is whole, whatever else is not.
-            let remaining = counter.remaining(limit, now).saturating_sub(charge);
-            if self.standing.is_none_or(|least| is_smaller_part(remaining, limit, least)) {
-                let resets_in = counter.resets_at(limit, now).map_or(DurationMs::ZERO, |at| at.since(now));
-                self.standing = Some(Standing { index: ask.index, limit, remaining, resets_in });
-            }
-        });
     }
 }
 

@@ -27,10 +27,6 @@ impl Idle {
         Self { after, began: now, until: now, spend }
     }
 
-    pub(crate) const fn slot(at: TimestampMs) -> Slot {
-        Slot(at.get())
-    }
-
     pub(crate) const fn after(&self) -> DurationMs {
         self.after
     }
@@ -64,12 +60,8 @@ impl Idle {
 
 impl Transitions for Idle {
     /// A charge that does not fit now fits when the session is forgotten.
-    fn outcome(&self, limit: Amount, charge: Amount, now: TimestampMs) -> Outcome {
-        let state = self.rolled(now);
-        if state.spend.fits(limit, charge) {
-            return Outcome::Admit;
-        }
-        if charge <= limit { Outcome::Wait(state.until.since(now)) } else { Outcome::Never }
+    fn when(&self, limit: Amount, charge: Amount, now: TimestampMs) -> Outcome {
+        if charge <= limit { Outcome::Wait(self.rolled(now).until.since(now)) } else { Outcome::Never }
     }
 
     fn tally(&self, limit: Amount, now: TimestampMs) -> Tally {
@@ -92,14 +84,14 @@ impl Transitions for Idle {
     }
 
     fn can_extend(&self, admitted: Slot, now: TimestampMs) -> bool {
-        now < self.until && Self::slot(self.began) == admitted
+        now < self.until && Slot(self.began.get()) == admitted
     }
 
     fn book(&mut self, _limit: Amount, charge: Amount, now: TimestampMs) -> Slot {
         self.roll_to(now);
         self.spend.book(charge);
         self.touch(now.max(self.began));
-        Self::slot(self.began)
+        Slot(self.began.get())
     }
 
     fn settle(
@@ -111,7 +103,7 @@ impl Transitions for Idle {
     ) {
         // All bookings of one reservation lie in the generation of its admission.
         let Some(Booking { slot, .. }) = latest_first.clone().next() else { return };
-        if slot != Self::slot(self.began) {
+        if slot != Slot(self.began.get()) {
             return;
         }
         self.spend.settle(latest_first, actual);

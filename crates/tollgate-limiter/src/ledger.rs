@@ -24,7 +24,10 @@ impl Ledger {
 
     /// An empty ledger.
     pub fn new() -> Self {
-        Self { counters: CounterMap::default(), reservations: Reservations::new(Self::FINISHED_MAX) }
+        Self {
+            counters: CounterMap::default(),
+            reservations: Reservations::new(BTreeMap::new(), Self::FINISHED_MAX),
+        }
     }
 
     /// Charges the whole plan under `id`, or nothing.

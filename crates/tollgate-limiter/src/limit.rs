@@ -1,12 +1,6 @@
 //! What a limit is: a counter's name, the rule that counts, the amount allowed.
 
-use alloc::sync::Arc;
-use core::{
-    fmt,
-    hash::{Hash, Hasher},
-};
-
-use crate::{Amount, DurationMs, Period};
+use crate::{Amount, CounterKey, DurationMs, Period};
 
 /// The largest amount of a limit over a sliding window.
 ///
@@ -21,59 +15,6 @@ pub const BUDGET_AMOUNT_MAX: Amount = Amount::new((1 << 53) - 1);
 /// The largest product of amount and window in milliseconds of a token bucket: its level, a charge
 /// and their sum stay below 2⁵³.
 const TOKEN_BUCKET_LEVEL_MAX: u64 = 1 << 51;
-
-/// Names one counter. Counters of one partition are decided together in one step.
-#[derive(Clone, Eq, Ord, PartialEq, PartialOrd)]
-pub struct CounterKey {
-    partition: Arc<str>,
-    name: Arc<str>,
-}
-
-impl CounterKey {
-    /// The counter `name` of `partition` (a tenant, or a scope that all tenants share).
-    pub fn new(partition: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
-        Self { partition: partition.into(), name: name.into() }
-    }
-
-    /// The partition: what a store may keep in one shard or slot.
-    pub fn partition(&self) -> &str {
-        &self.partition
-    }
-
-    /// The counter's name within its partition.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-}
-
-impl Hash for CounterKey {
-    /// Hands a key of usual length over in one piece: keyed hashers pay for each write.
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        const PIECE: usize = 96;
-        // No text contains the byte 0xff, so no two keys make the same piece.
-        let mut piece = [0xff; PIECE];
-        let (partition, name) = (self.partition.as_bytes(), self.name.as_bytes());
-        let name_at = partition.len().saturating_add(1);
-        let end = name_at.saturating_add(name.len());
-        let parts = piece.get_mut(..end).map(|piece| piece.split_at_mut(name_at));
-        if let Some((before, after)) = parts
-            && let Some(before) = before.get_mut(..partition.len())
-        {
-            before.copy_from_slice(partition);
-            after.copy_from_slice(name);
-            state.write(piece.get(..end).unwrap_or_default());
-        } else {
-            self.partition.hash(state);
-            self.name.hash(state);
-        }
-    }
-}
-
-impl fmt::Debug for CounterKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.partition, self.name)
-    }
-}
 
 /// How a limit counts.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -157,26 +98,4 @@ pub struct Limit {
     pub amount: Amount,
     /// Whether it refuses or warns.
     pub enforcement: Enforcement,
-}
-
-#[cfg(test)]
-mod tests {
-    extern crate std;
-
-    use std::collections::HashSet;
-
-    use super::CounterKey;
-
-    #[test]
-    fn keys_of_any_length_are_found_again_and_told_apart() {
-        let long = "x".repeat(200);
-        let texts = ["", "a", "ab", "b", long.as_str()];
-        let pairs = texts.iter().flat_map(|partition| texts.iter().map(move |name| (*partition, *name)));
-        let keys: HashSet<_> =
-            pairs.clone().map(|(partition, name)| CounterKey::new(partition, name)).collect();
-        assert_eq!(keys.len(), texts.len() * texts.len());
-        for (partition, name) in pairs {
-            assert!(keys.contains(&CounterKey::new(partition, name)));
-        }
-    }
 }

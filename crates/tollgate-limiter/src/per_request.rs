@@ -12,8 +12,8 @@ use crate::{
 pub(crate) struct PerRequest;
 
 impl Transitions for PerRequest {
-    fn outcome(&self, limit: Amount, charge: Amount, _now: TimestampMs) -> Outcome {
-        if charge <= limit { Outcome::Admit } else { Outcome::Never }
+    fn when(&self, _limit: Amount, _charge: Amount, _now: TimestampMs) -> Outcome {
+        Outcome::Never
     }
 
     fn tally(&self, limit: Amount, _now: TimestampMs) -> Tally {

@@ -12,17 +12,18 @@ use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use crate::{
     Admission, Amount, Counters, EntrySet, ExactAmount, Held, LedgerError, Limit, Plan, Refusal, Rule,
     Settled, TimestampMs, Verdict,
-    counter::{Booking, Slot, slot_of, total},
+    counter::{Booking, total},
     counters::Found,
     decide::{Ask, decide},
+    slots::Slots,
 };
 
 /// The most times one reservation can be extended.
 pub const EXTENSIONS_MAX: usize = 4_096;
 
-/// What is known under one id.
+/// What is known under one id. Kept by whoever implements [`Records`](crate::Records).
 #[derive(Debug)]
-pub(crate) struct Record {
+pub struct Record {
     plan: Arc<Plan>,
     state: State,
 }
@@ -34,7 +35,7 @@ enum State {
     /// `admission` is missing where no reserve had been admitted.
     Ended {
         admission: Option<Admission>,
-        actuals: Box<[ExactAmount]>,
+        actuals: Vec<ExactAmount>,
     },
 }
 
@@ -47,10 +48,10 @@ impl Record {
         plan: Arc<Plan>,
         keep_refusal: bool,
     ) -> (Verdict, Option<Self>) {
-        let (verdict, moved) = charge(counters, now, &plan);
+        let (verdict, slots) = charge(counters, now, &plan);
         let state = match &verdict {
             Verdict::Admitted(admission) => {
-                State::Held(Holding { admission: *admission, moved, extensions: Vec::new() })
+                State::Held(Holding { admission: *admission, slots, extensions: Vec::new() })
             }
             Verdict::Refused(refusal) if keep_refusal => State::Refused(Box::new(refusal.clone())),
             Verdict::Refused(_) => return (verdict, None),
@@ -105,12 +106,14 @@ impl Record {
         }
     }
 
+    /// `room` is empty; it becomes what is remembered of `actuals`.
     pub(crate) fn settle(
         &mut self,
         counters: &mut impl Counters,
         now: TimestampMs,
         held: &Held,
         actuals: &[ExactAmount],
+        mut room: Vec<ExactAmount>,
     ) -> Result<Settled, LedgerError> {
         self.check_plan(&held.plan)?;
         check_length(&self.plan, actuals.len())?;
@@ -131,8 +134,20 @@ impl Record {
             State::Ended { actuals: before, .. } if **before == *actuals => return Ok(Settled::Already),
             State::Ended { .. } => return Ok(Settled::Conflict),
         };
-        self.state = State::Ended { admission, actuals: actuals.into() };
+        room.extend_from_slice(actuals);
+        self.state = State::Ended { admission, actuals: room };
         Ok(settled)
+    }
+
+    /// Its amounts, for the room they take.
+    pub(crate) fn into_room(self) -> Vec<ExactAmount> {
+        match self.state {
+            State::Ended { mut actuals, .. } => {
+                actuals.clear();
+                actuals
+            }
+            State::Held(_) | State::Refused(_) => Vec::new(),
+        }
     }
 
     fn check_plan(&self, plan: &Arc<Plan>) -> Result<(), LedgerError> {
@@ -144,7 +159,7 @@ impl Record {
 #[derive(Debug)]
 struct Holding {
     admission: Admission,
-    moved: Moved,
+    slots: Slots,
     /// Ascending by step.
     extensions: Vec<Extension>,
 }
@@ -154,7 +169,7 @@ struct Extension {
     step: u32,
     charges: Box<[Amount]>,
     admission: Admission,
-    moved: Moved,
+    slots: Slots,
     /// Entries whose period had ended: neither checked nor charged.
     skipped: EntrySet,
 }
@@ -187,7 +202,7 @@ impl Holding {
         let mut found = Found::new(counters, now, plan);
         let mut skipped = EntrySet::default();
         for (index, limit) in found.limits() {
-            let admitted = self.slot(index, limit);
+            let admitted = self.slots.get(index);
             if !found.read(index, limit, |counter| counter.can_extend(admitted, now)) {
                 skipped.insert(index);
             }
@@ -195,8 +210,8 @@ impl Holding {
         let asks = asks(plan, charges.iter().copied()).filter(|ask| !skipped.contains(ask.index));
         let verdict = decide(&found, asks.clone().map(|ask| self.whole_request(plan, ask)));
         if let Verdict::Admitted(admission) = verdict {
-            let moved = book(&mut found, asks);
-            self.extensions.push(Extension { step, charges: charges.into(), admission, moved, skipped });
+            let slots = book(&mut found, asks);
+            self.extensions.push(Extension { step, charges: charges.into(), admission, slots, skipped });
         }
         Ok(verdict)
     }
@@ -211,32 +226,14 @@ impl Holding {
 
     /// What entry `index` has booked, latest first.
     fn bookings<'a>(&'a self, plan: &'a Plan, index: usize) -> impl Iterator<Item = Booking> + Clone + 'a {
-        let entry = plan.entries().get(index);
         let extended =
             self.extensions.iter().rev().filter(move |extension| !extension.skipped.contains(index));
         let extended = extended.filter_map(move |extension| {
-            let by_clock = slot_of(entry?.limit.rule, extension.admission.at);
             let charge = *extension.charges.get(index)?;
-            Some(Booking { slot: extension.moved.slot(index, by_clock), charge })
+            Some(Booking { slot: extension.slots.get(index), charge })
         });
-        let first = entry.map(|entry| Booking { slot: self.slot(index, &entry.limit), charge: entry.charge });
-        extended.chain(first)
-    }
-
-    /// Where entry `index` was booked at the admission.
-    fn slot(&self, index: usize, limit: &Limit) -> Slot {
-        self.moved.slot(index, slot_of(limit.rule, self.admission.at))
-    }
-}
-
-/// The entries that were booked in another window or period than the clock's: the clock had been
-/// set back, and their counters had seen a later time. Nearly always empty.
-#[derive(Debug, Default)]
-struct Moved(Vec<(usize, Slot)>);
-
-impl Moved {
-    fn slot(&self, index: usize, by_clock: Slot) -> Slot {
-        self.0.iter().find(|(moved, _)| *moved == index).map_or(by_clock, |(_, slot)| *slot)
+        let first = plan.entries().get(index);
+        extended.chain(first.map(|entry| Booking { slot: self.slots.get(index), charge: entry.charge }))
     }
 }
 
@@ -245,15 +242,15 @@ fn limits(plan: &Plan) -> impl Iterator<Item = &Limit> {
 }
 
 /// Charges all of a plan that fits.
-fn charge(counters: &mut impl Counters, now: TimestampMs, plan: &Plan) -> (Verdict, Moved) {
+fn charge(counters: &mut impl Counters, now: TimestampMs, plan: &Plan) -> (Verdict, Slots) {
     let mut found = Found::new(counters, now, plan);
     let asks = asks(plan, plan.charges());
     let verdict = decide(&found, asks.clone());
-    let moved = match verdict {
+    let slots = match verdict {
         Verdict::Admitted(_) => book(&mut found, asks),
-        Verdict::Refused(_) => Moved::default(),
+        Verdict::Refused(_) => Slots::new(),
     };
-    (verdict, moved)
+    (verdict, slots)
 }
 
 fn asks<'a>(
@@ -264,16 +261,13 @@ fn asks<'a>(
     asks.map(|(index, (entry, charge))| Ask { index, limit: &entry.limit, charge })
 }
 
-fn book<'a>(found: &mut Found<'_, impl Counters>, asks: impl Iterator<Item = Ask<'a>>) -> Moved {
+fn book<'a>(found: &mut Found<'_, impl Counters>, asks: impl Iterator<Item = Ask<'a>>) -> Slots {
     let now = found.now;
-    let mut moved = Moved::default();
+    let mut slots = Slots::new();
     for Ask { index, limit, charge } in asks {
-        let slot = found.change(index, limit, |counter| counter.book(limit.amount, charge, now));
-        if slot != slot_of(limit.rule, now) {
-            moved.0.push((index, slot));
-        }
+        slots.set(index, found.change(index, limit, |counter| counter.book(limit.amount, charge, now)));
     }
-    moved
+    slots
 }
 
 /// Charges what was used without a reservation.

@@ -3,27 +3,69 @@
 use alloc::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
+    vec::Vec,
 };
+use core::mem;
 
 use crate::{
-    Amount, Attempt, Counters, ExactAmount, Held, LedgerError, Plan, ReservationId, Settled, TimestampMs,
-    Verdict, record::Record,
+    Amount, Attempt, Counters, ExactAmount, Held, LedgerError, Plan, Record, ReservationId, Settled,
+    TimestampMs, Verdict,
 };
+
+/// Records by id: a map, ordered or hashed.
+pub trait Records {
+    /// How many there are.
+    fn len(&self) -> usize;
+
+    /// The record under an id.
+    fn get_mut(&mut self, id: ReservationId) -> Option<&mut Record>;
+
+    /// Adds a record under an id that has none.
+    fn insert(&mut self, id: ReservationId, record: Record);
+
+    /// Takes out the record under an id.
+    fn remove(&mut self, id: ReservationId) -> Option<Record>;
+
+    /// Whether there is none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Records for BTreeMap<ReservationId, Record> {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn get_mut(&mut self, id: ReservationId) -> Option<&mut Record> {
+        self.get_mut(&id)
+    }
+
+    fn insert(&mut self, id: ReservationId, record: Record) {
+        self.insert(id, record);
+    }
+
+    fn remove(&mut self, id: ReservationId) -> Option<Record> {
+        self.remove(&id)
+    }
+}
 
 /// The reservations of a ledger, apart from its counters: for a store that keeps counters its own
 /// way. [`Ledger`](crate::Ledger) says what each call does.
 #[derive(Debug)]
-pub struct Reservations {
-    by_id: BTreeMap<ReservationId, Record>,
+pub struct Reservations<R = BTreeMap<ReservationId, Record>> {
+    by_id: R,
     /// Ids of the records that are not held, the oldest first.
     finished: VecDeque<ReservationId>,
     finished_max: usize,
+    /// What a forgotten record has left for the next one's amounts.
+    room: Vec<ExactAmount>,
 }
 
-impl Reservations {
-    /// No reservations; of the ended ones, `finished_max` will be remembered.
-    pub const fn new(finished_max: usize) -> Self {
-        Self { by_id: BTreeMap::new(), finished: VecDeque::new(), finished_max }
+impl<R: Records> Reservations<R> {
+    /// No reservations, in an empty map; of the ended ones, `finished_max` will be remembered.
+    pub const fn new(by_id: R, finished_max: usize) -> Self {
+        Self { by_id, finished: VecDeque::new(), finished_max, room: Vec::new() }
     }
 
     /// How many are open.
@@ -44,7 +86,7 @@ impl Reservations {
         plan: Arc<Plan>,
         attempt: Attempt,
     ) -> Result<Verdict, LedgerError> {
-        if let Some(record) = self.by_id.get(&id) {
+        if let Some(record) = self.by_id.get_mut(id) {
             return record.answer(&plan);
         }
         let (verdict, record) = Record::open(counters, now, plan, attempt == Attempt::Retry);
@@ -67,7 +109,7 @@ impl Reservations {
         step: u32,
         charges: &[Amount],
     ) -> Result<Verdict, LedgerError> {
-        let record = self.by_id.get_mut(&held.id).ok_or(LedgerError::NotHeld)?;
+        let record = self.by_id.get_mut(held.id).ok_or(LedgerError::NotHeld)?;
         record.extend(counters, now, held, step, charges)
     }
 
@@ -83,12 +125,12 @@ impl Reservations {
         held: &Held,
         actuals: &[ExactAmount],
     ) -> Result<Settled, LedgerError> {
-        let Some(record) = self.by_id.get_mut(&held.id) else {
+        let Some(record) = self.by_id.get_mut(held.id) else {
             self.insert(held.id, Record::unseen(counters, now, held, actuals)?);
             return Ok(Settled::WithoutReservation);
         };
         let was_held = record.is_held();
-        let settled = record.settle(counters, now, held, actuals)?;
+        let settled = record.settle(counters, now, held, actuals, mem::take(&mut self.room))?;
         if was_held {
             self.remember(held.id);
         }
@@ -109,7 +151,7 @@ impl Reservations {
         if self.finished.len() > self.finished_max
             && let Some(oldest) = self.finished.pop_front()
         {
-            self.by_id.remove(&oldest);
+            self.room = self.by_id.remove(oldest).map(Record::into_room).unwrap_or_default();
         }
     }
 }

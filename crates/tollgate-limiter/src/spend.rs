@@ -16,11 +16,7 @@ pub(crate) struct Spend {
 }
 
 impl Spend {
-    /// Whether `charge` is nothing, or `committed + charge ≤ limit`.
-    pub(crate) fn fits(&self, limit: Amount, charge: Amount) -> bool {
-        charge == Amount::ZERO || self.committed.saturating_add(charge.into()) <= limit.into()
-    }
-
+    /// The largest charge with `committed + charge ≤ limit`.
     pub(crate) fn remaining(&self, limit: Amount) -> Amount {
         limit.saturating_sub(self.committed.rounded_up())
     }

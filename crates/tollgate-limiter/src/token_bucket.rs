@@ -53,10 +53,6 @@ impl TokenBucket {
         Self { window, state: Box::new(Level { level: 0, at: now, empty_at: now, recent }) }
     }
 
-    pub(crate) fn slot(window: DurationMs, at: TimestampMs) -> Slot {
-        Slot(cut(window).part(at))
-    }
-
     pub(crate) const fn window(&self) -> DurationMs {
         self.window
     }
@@ -118,18 +114,9 @@ impl TokenBucket {
 }
 
 impl Transitions for TokenBucket {
-    fn outcome(&self, limit: Amount, charge: Amount, now: TimestampMs) -> Outcome {
-        if charge == Amount::ZERO {
-            return Outcome::Admit;
-        }
-        if charge > limit {
-            return Outcome::Never;
-        }
-        let level = self.level(limit, now);
-        let over = level.saturating_sub(self.scaled(limit.saturating_sub(charge).get()));
-        if over == 0 {
-            return Outcome::Admit;
-        }
+    fn when(&self, limit: Amount, charge: Amount, now: TimestampMs) -> Outcome {
+        let Some(room) = limit.get().checked_sub(charge.get()) else { return Outcome::Never };
+        let over = self.level(limit, now).saturating_sub(self.scaled(room));
         // A clock that was set back has yet to come to the moment of the level.
         let drains_from = self.state.at.max(now);
         Outcome::Wait(drains_from.saturating_add(self.drained_in(limit, over)).since(now))

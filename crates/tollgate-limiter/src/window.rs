@@ -16,7 +16,7 @@
 use crate::{
     Amount, DurationMs, ExactAmount, Outcome, TimestampMs,
     counter::{Booking, Slot, Tally, Transitions, give_back},
-    counts::{Counts, narrow, wide},
+    counts::{Counts, narrow, quotient, wide},
 };
 
 const PARTS_MAX: u64 = 60_000;
@@ -32,25 +32,30 @@ pub(crate) struct SlidingWindow {
 
 impl SlidingWindow {
     pub(crate) fn new(window: DurationMs, now: TimestampMs) -> Self {
-        let Slot(index) = Self::slot(window, now);
+        let index = now.get().checked_div(window.get()).unwrap_or(now.get());
         Self { window, index, prev: Counts::default(), cur: Counts::default() }
-    }
-
-    pub(crate) fn slot(window: DurationMs, at: TimestampMs) -> Slot {
-        Slot(at.get().checked_div(window.get()).unwrap_or(at.get()))
     }
 
     pub(crate) const fn window(&self) -> DurationMs {
         self.window
     }
 
+    /// The window that `at` falls into.
+    fn index_at(&self, at: TimestampMs) -> u64 {
+        // Mostly it is the current one: a product costs less than a quotient.
+        match at.get().checked_sub(self.start_ms()) {
+            Some(elapsed_ms) if elapsed_ms < self.window_ms() => self.index,
+            _ => at.get().checked_div(self.window_ms()).unwrap_or(0),
+        }
+    }
+
     /// The state in the window of `now`, which is never an earlier one.
     fn rolled(mut self, now: TimestampMs) -> Self {
-        self.roll_to(Self::slot(self.window, now));
+        self.roll_to(self.index_at(now));
         self
     }
 
-    fn roll_to(&mut self, Slot(index): Slot) {
+    fn roll_to(&mut self, index: u64) {
         match index.checked_sub(self.index) {
             None | Some(0) => return,
             Some(1) => self.prev = self.cur,
@@ -93,8 +98,7 @@ impl SlidingWindow {
         if self.window_ms() <= PARTS_MAX {
             return elapsed_ms;
         }
-        let scaled = wide(elapsed_ms, PARTS_MAX).checked_div(self.window_ms().into());
-        narrow(scaled.unwrap_or(0))
+        narrow(quotient(wide(elapsed_ms, PARTS_MAX), self.window_ms()))
     }
 
     /// The first millisecond of the window at which `parts` have passed.
@@ -142,21 +146,12 @@ impl SlidingWindow {
 }
 
 impl Transitions for SlidingWindow {
-    fn outcome(&self, limit: Amount, charge: Amount, now: TimestampMs) -> Outcome {
-        if charge == Amount::ZERO {
-            return Outcome::Admit;
-        }
+    fn when(&self, limit: Amount, charge: Amount, now: TimestampMs) -> Outcome {
         if charge > limit {
             return Outcome::Never;
         }
-        let state = self.rolled(now);
-        match state.room(limit, now) {
-            Some(room) if wide(charge.get(), state.parts()) <= room => Outcome::Admit,
-            _ => {
-                let first_fit = TimestampMs::new(state.first_fit_ms(limit.get(), charge.get()));
-                Outcome::Wait(first_fit.since(now))
-            }
-        }
+        let first_fit_ms = self.rolled(now).first_fit_ms(limit.get(), charge.get());
+        Outcome::Wait(TimestampMs::new(first_fit_ms).since(now))
     }
 
     fn tally(&self, limit: Amount, now: TimestampMs) -> Tally {
@@ -175,7 +170,7 @@ impl Transitions for SlidingWindow {
     fn remaining(&self, limit: Amount, now: TimestampMs) -> Amount {
         let state = self.rolled(now);
         let room = state.room(limit, now).unwrap_or(0);
-        Amount::new(narrow(room.checked_div(state.parts().into()).unwrap_or(0)))
+        Amount::new(narrow(quotient(room, state.parts())))
     }
 
     fn resets_at(&self, _limit: Amount, now: TimestampMs) -> Option<TimestampMs> {
@@ -188,7 +183,7 @@ impl Transitions for SlidingWindow {
     }
 
     fn book(&mut self, _limit: Amount, charge: Amount, now: TimestampMs) -> Slot {
-        self.roll_to(Self::slot(self.window, now));
+        self.roll_to(self.index_at(now));
         self.cur.book(charge.get());
         Slot(self.index)
     }
@@ -208,21 +203,21 @@ impl Transitions for SlidingWindow {
             }
         });
         if beyond > Amount::ZERO {
-            self.roll_to(Self::slot(self.window, now));
+            self.roll_to(self.index_at(now));
             self.cur.add(beyond.get());
         }
     }
 
     fn record(&mut self, _limit: Amount, at: TimestampMs, actual: ExactAmount) {
-        let slot = Self::slot(self.window, at);
-        self.roll_to(slot);
-        if let Some(counts) = self.counts_mut(slot) {
+        let index = self.index_at(at);
+        self.roll_to(index);
+        if let Some(counts) = self.counts_mut(Slot(index)) {
             counts.add(actual.rounded_up().get());
         }
     }
 
     fn is_idle(&self, now: TimestampMs) -> bool {
-        let Slot(index) = Self::slot(self.window, now);
+        let index = self.index_at(now);
         let empty = self.prev.used == 0 && self.cur.used == 0;
         empty || index.saturating_sub(self.index) >= 2
     }

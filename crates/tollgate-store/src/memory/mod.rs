@@ -4,10 +4,11 @@
 //! its reservation first, then the shards of its counters in ascending order: no two calls can wait
 //! for each other. It owns no arithmetic: what a call does is [`tollgate_limiter`]'s business.
 
+mod by_id;
 mod shards;
 
 use std::{
-    fmt,
+    array, fmt,
     hash::BuildHasher,
     sync::{Arc, Mutex},
 };
@@ -19,6 +20,7 @@ use tollgate_limiter::{
 };
 
 use crate::{Clock, Store, StoreFuture};
+use by_id::ById;
 use shards::{CounterShards, SHARDS, lock};
 
 /// How many ended reservations a shard remembers. Repeated calls come from this very process, at
@@ -36,7 +38,7 @@ pub struct MemoryStore {
     clock: Arc<dyn Clock>,
     hasher: RandomState,
     counters: CounterShards,
-    reservations: [Mutex<Reservations>; SHARDS],
+    reservations: [Mutex<Reservations<ById>>; SHARDS],
 }
 
 impl MemoryStore {
@@ -46,7 +48,7 @@ impl MemoryStore {
             clock,
             hasher: RandomState::default(),
             counters: CounterShards::new(),
-            reservations: [const { Mutex::new(Reservations::new(FINISHED_MAX)) }; SHARDS],
+            reservations: array::from_fn(|_| Mutex::new(Reservations::new(ById::default(), FINISHED_MAX))),
         }
     }
 
@@ -78,7 +80,7 @@ impl MemoryStore {
         self.counters.len()
     }
 
-    fn reservations(&self, id: ReservationId) -> &Mutex<Reservations> {
+    fn reservations(&self, id: ReservationId) -> &Mutex<Reservations<ById>> {
         &self.reservations[shards::shard_of(self.hasher.hash_one(id))]
     }
 
@@ -86,7 +88,7 @@ impl MemoryStore {
         &self,
         id: ReservationId,
         plan: &Plan,
-        call: impl FnOnce(&mut Reservations, &mut shards::Locked<'_>, TimestampMs) -> Result<T, LedgerError>,
+        call: impl FnOnce(&mut Reservations<ById>, &mut shards::Locked<'_>, TimestampMs) -> Result<T, LedgerError>,
     ) -> StoreFuture<'static, T> {
         let now = self.clock.now();
         let mut reservations = lock(self.reservations(id));

@@ -29,8 +29,7 @@ pub(super) fn shard_of(hash: u64) -> usize {
 
 /// All counters. Those of one partition are in one shard.
 ///
-/// The hash is seeded anew in every process and is not cryptographic: who knows how to make names
-/// collide (sessions, one day) is a client with a key, and has slower ways to waste time.
+/// A key brings a hash of its texts along; what is mixed into it is made anew in every process.
 pub(super) struct CounterShards {
     hasher: RandomState,
     shards: [Mutex<Shard>; SHARDS],
@@ -65,8 +64,8 @@ impl CounterShards {
         let (mut wanted, mut last) = (0_u64, None);
         for limit in limits {
             // The entries of a plan mostly share a partition.
-            if last != Some(limit.key.partition()) {
-                last = Some(limit.key.partition());
+            if last != Some(limit.key.partition_hash()) {
+                last = Some(limit.key.partition_hash());
                 wanted |= 1 << self.shard(&limit.key);
             }
         }
@@ -74,7 +73,7 @@ impl CounterShards {
     }
 
     fn shard(&self, key: &CounterKey) -> usize {
-        shard_of(self.hasher.hash_one(key.partition()))
+        shard_of(self.hasher.hash_one(key.partition_hash()))
     }
 
     pub(super) fn len(&self) -> usize {
