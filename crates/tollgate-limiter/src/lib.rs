@@ -109,6 +109,8 @@ mod idle;
 mod key;
 mod ledger;
 mod limit;
+#[cfg(feature = "oracle")]
+pub mod oracle;
 mod per_request;
 mod period;
 mod plan;

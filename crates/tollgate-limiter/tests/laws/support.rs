@@ -2,10 +2,23 @@
 
 use std::sync::Arc;
 
+use proptest::{prelude::ProptestConfig, test_runner::FileFailurePersistence};
 use tollgate_limiter::{
     Amount, Attempt, CounterKey, CounterView, DurationMs, Enforcement, Entry, ExactAmount, Held, Ledger,
     Limit, Outcome, Period, Plan, Refusal, ReservationId, Rule, Settled, TimestampMs, Verdict,
 };
+
+/// So many random cases, or as many as `PROPTEST_CASES` says. A counterexample is shrunk and kept in
+/// `proptest-regressions`, from where it is tried first.
+pub(crate) fn cases(number: u32) -> ProptestConfig {
+    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    let regressions = FileFailurePersistence::SourceParallel("proptest-regressions");
+    ProptestConfig {
+        cases: asked.unwrap_or(number),
+        failure_persistence: Some(Box::new(regressions)),
+        ..ProptestConfig::default()
+    }
+}
 
 pub(crate) const MINUTE_MS: u64 = 60_000;
 
