@@ -11,6 +11,7 @@ mod future;
 #[cfg(feature = "testing")]
 mod manual_clock;
 mod memory;
+mod sync;
 
 use std::sync::Arc;
 

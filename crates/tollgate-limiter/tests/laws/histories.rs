@@ -107,7 +107,7 @@ impl Run {
     /// Refused at every instant before the announced one (at some, if they are many), admitted at it.
     fn wait(&mut self, wait_ms: u64, event: &Event) -> Result<(), TestCaseError> {
         prop_assert!(wait_ms > 0);
-        let some_ms = wait_ms * u64::from(event.early) >> 16;
+        let some_ms = (wait_ms * u64::from(event.early)) >> 16;
         let instants = [1, wait_ms / 2, some_ms, wait_ms - 1];
         let all = 1..wait_ms.min(40);
         let all = if wait_ms <= 40 { all } else { 0..0 };

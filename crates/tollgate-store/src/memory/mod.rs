@@ -7,11 +7,7 @@
 mod by_id;
 mod shards;
 
-use std::{
-    array, fmt,
-    hash::BuildHasher,
-    sync::{Arc, Mutex},
-};
+use std::{array, fmt, hash::BuildHasher, sync::Arc};
 
 use foldhash::quality::RandomState;
 use tollgate_limiter::{
@@ -19,9 +15,12 @@ use tollgate_limiter::{
     Reservations, Rule, Settled, TimestampMs, Verdict,
 };
 
-use crate::{Clock, Store, StoreFuture};
+use crate::{
+    Clock, Store, StoreFuture,
+    sync::{Mutex, lock},
+};
 use by_id::ById;
-use shards::{CounterShards, SHARDS, lock};
+use shards::{CounterShards, SHARDS};
 
 /// How many ended reservations a shard remembers. Repeated calls come from this very process, at
 /// once or never; remembering more only keeps memory from being used again.

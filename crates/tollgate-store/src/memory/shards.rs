@@ -1,26 +1,17 @@
 //! Counters in shards, each behind its own lock.
 
-use std::{
-    array,
-    collections::HashMap,
-    hash::BuildHasher,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{array, collections::HashMap, hash::BuildHasher};
 
 use foldhash::quality::RandomState;
 use tollgate_limiter::{Counter, CounterKey, CounterRow, Counters, Limit, TimestampMs};
+
+use crate::sync::{Mutex, MutexGuard, lock};
 
 /// How many shards. A set of them fits the bits of a `u64`.
 pub(super) const SHARDS: usize = 64;
 
 /// Room that a shard keeps when a sweep has emptied it.
 const CAPACITY_KEPT: usize = 64;
-
-/// The lock's value, also after a thread panicked while it held it: the limiter's transitions do
-/// not stop half-way, so what a panic leaves behind is a state between two of them.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The shard that a hash falls into.
 pub(super) fn shard_of(hash: u64) -> usize {
@@ -37,7 +28,7 @@ pub(super) struct CounterShards {
 
 impl CounterShards {
     pub(super) fn new() -> Self {
-        Self { hasher: RandomState::default(), shards: array::from_fn(|_| Mutex::default()) }
+        Self { hasher: RandomState::default(), shards: array::from_fn(|_| Mutex::new(Shard::default())) }
     }
 
     /// Locks the shards of some limits, in ascending order.
@@ -182,26 +173,5 @@ impl Counters for Locked<'_> {
             Some(index) => kept[*index] = counter,
             None => _ = places.insert(limit.key.clone(), kept.push(counter)),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{
-        panic,
-        sync::{Mutex, PoisonError},
-    };
-
-    use super::lock;
-
-    #[test]
-    fn a_poisoned_lock_does_not_reach_callers() {
-        let mutex = Mutex::new(7);
-        let died = panic::catch_unwind(|| {
-            let _held = mutex.lock().unwrap_or_else(PoisonError::into_inner);
-            panic!("while it holds the lock");
-        });
-        assert!(died.is_err() && mutex.is_poisoned());
-        assert_eq!(*lock(&mutex), 7);
     }
 }
