@@ -10,13 +10,13 @@ use tollgate_store::{Clock, SystemClock};
 use crate::{
     cli::{ConfigArgs, Failure},
     describe::describe_limit,
+    load,
     out::print,
-    serve,
 };
 
 pub(crate) fn run(args: &ConfigArgs) -> Result<(), Failure> {
     // A failed check is refused input, not a server that cannot start.
-    let (config, prices) = serve::load(&args.config).map_err(|failure| Failure::refused(failure.message))?;
+    let (config, prices) = load::load(&args.config).map_err(|failure| Failure::refused(failure.message))?;
     let models = prices.models().count();
     let setup = Setup::new(config.clone(), prices);
     // Writing into a string cannot fail.

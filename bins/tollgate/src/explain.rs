@@ -11,12 +11,12 @@ use tollgate_store::{Clock, SystemClock};
 use crate::{
     cli::{ExplainArgs, Failure},
     describe::{describe_limit, usd},
+    load,
     out::print,
-    serve,
 };
 
 pub(crate) fn run(args: &ExplainArgs) -> Result<(), Failure> {
-    let (config, prices) = serve::load(&args.config)?;
+    let (config, prices) = load::load(&args.config)?;
     let body_bytes_max = config.server.max_body_bytes;
     let setup = Setup::new(config, prices);
     let headers = args.headers.iter().map(|line| header(line)).collect::<Result<Vec<_>, _>>()?;

@@ -6,11 +6,13 @@ mod demo;
 mod describe;
 mod explain;
 mod key;
+mod load;
 mod mock;
 mod out;
 mod price;
 mod serve;
 mod signals;
+mod watch;
 
 use std::process::ExitCode;
 

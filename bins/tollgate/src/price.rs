@@ -17,8 +17,8 @@ use tollgate_store::{Clock, SystemClock};
 use crate::{
     cli::{Failure, PriceArgs, UsageArgs},
     describe::usd,
+    load::read_table,
     out::print,
-    serve::read_table,
 };
 
 /// The longest line of a batch.

@@ -1,17 +1,19 @@
-//! `tollgate serve`: loads, restores, serves, drains.
+//! `tollgate serve`: loads, restores, serves, reloads, drains.
 
 use std::{io::IsTerminal, num::NonZeroUsize, path::Path, sync::Arc, thread::available_parallelism};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tollgate_config::{Config, ProcessEnvironment};
+use tollgate_config::Config;
 use tollgate_pricing::PriceTable;
-use tollgate_proxy::Setup;
+use tollgate_proxy::{Proxy, Setup};
 use tollgate_store::{Clock, MemoryStore, SystemClock};
 use tracing_subscriber::EnvFilter;
 
 use crate::{
     cli::{ConfigArgs, Failure},
-    signals,
+    load,
+    signals::{Signals, Wish},
+    watch::Watch,
 };
 
 /// The most worker threads that `serve` starts by itself.
@@ -19,56 +21,52 @@ const WORKERS_MAX: usize = 64;
 
 pub(crate) fn run(args: &ConfigArgs) -> Result<(), Failure> {
     start_logging();
-    let (config, prices) = load(&args.config)?;
-    let warnings = config.warnings.clone();
-    let setup = Setup::new(config, prices);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    for warning in warnings.iter().chain(&setup.warnings(clock.now())) {
-        tracing::warn!("{warning}");
-    }
+    let (loaded, mut watch) = load::watched(&args.config);
+    let setup = set_up(loaded?, &*clock);
     let store = Arc::new(MemoryStore::new(clock.clone()));
     restore(&setup, &store)?;
-    let proxy = setup.start(store, clock, workers()).map_err(Failure::refused)?;
+    let mut signals = Signals::new().map_err(Failure::refused)?;
+    let proxy = setup.start(store, clock.clone(), workers()).map_err(Failure::refused)?;
     tracing::info!(listen = %proxy.address(), admin = %proxy.admin_address(), "serving");
-    signals::wait_for_stop().map_err(Failure::refused)?;
+    while signals.next(&mut watch) == Wish::Reload {
+        watch = reload(&proxy, &args.config, &*clock);
+    }
     tracing::info!("draining");
     let stopped = proxy.stop().map_err(Failure::refused)?;
     tracing::info!(connections_cut = stopped.connections_cut, "stopped");
     Ok(())
 }
 
-/// The configuration at `path` and the price table it names.
-pub(crate) fn load(path: &Path) -> Result<(Config, Arc<PriceTable>), Failure> {
-    let config = Config::load(path, &ProcessEnvironment).map_err(Failure::config)?;
-    let prices = match &config.pricing.file {
-        None => PriceTable::builtin(),
-        Some(file) => read_table(file).map_err(|error| Failure::config(format!("pricing.file: {error}")))?,
-    };
-    check_usage_file(&config.usage.file).map_err(|problem| {
-        Failure::config(format!("usage.file: {}: {problem}", config.usage.file.display()))
-    })?;
-    Ok((config, prices))
-}
-
-/// Events are appended to a file and read back from it: a pipe or a device cannot hold them.
-fn check_usage_file(file: &Path) -> Result<(), &'static str> {
-    match file.metadata() {
-        Ok(found) if found.is_file() => Ok(()),
-        Ok(_) => Err("must be a regular file"),
-        Err(_) => match file.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {
-                Err("its directory does not exist: create it, or name another file")
-            }
-            _ => Ok(()),
-        },
+/// Compiles a configuration and logs what it probably does not mean.
+fn set_up((config, prices): (Config, Arc<PriceTable>), clock: &dyn Clock) -> Setup {
+    let warnings = config.warnings.clone();
+    let setup = Setup::new(config, prices);
+    for warning in warnings.iter().chain(&setup.warnings(clock.now())) {
+        tracing::warn!("{warning}");
     }
+    setup
 }
 
-/// The price table in `file`.
-pub(crate) fn read_table(file: &Path) -> Result<Arc<PriceTable>, String> {
-    let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-    let table = PriceTable::from_yaml(&text).map_err(|error| format!("{}: {error}", file.display()))?;
-    Ok(Arc::new(table))
+/// Takes the configuration over as it is now, or keeps the running one and says why. From then on other
+/// files may be watched.
+fn reload(proxy: &Proxy, path: &Path, clock: &dyn Clock) -> Watch {
+    let (loaded, watch) = load::watched(path);
+    match loaded {
+        Ok(loaded) => match proxy.reload(set_up(loaded, clock)) {
+            Ok(()) => tracing::info!(config = %path.display(), "configuration reloaded"),
+            Err(error) => rejected(&error.to_string()),
+        },
+        Err(failure) => {
+            proxy.reload_failed(&failure.message);
+            rejected(&failure.message);
+        }
+    }
+    watch
+}
+
+fn rejected(problem: &str) {
+    tracing::error!(problem, "configuration not reloaded: the running one is kept");
 }
 
 fn restore(setup: &Setup, store: &MemoryStore) -> Result<(), Failure> {

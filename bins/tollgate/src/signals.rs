@@ -1,22 +1,70 @@
-//! Waiting for the end of the process.
+//! What a serving process waits for: its end, or a configuration to load anew.
 
-use std::io;
+use std::{io, time::Duration};
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    runtime::Runtime,
+    signal::unix::{Signal, SignalKind, signal},
+    time::{Interval, MissedTickBehavior, interval},
+};
 
-/// Blocks until SIGTERM or SIGINT.
+use crate::watch::Watch;
+
+/// How often the files of the configuration are looked at. A change is loaded after two looks.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What happened.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Wish {
+    /// SIGTERM or SIGINT.
+    Stop,
+    /// SIGHUP, or a file of the configuration has changed.
+    Reload,
+}
+
+/// Blocks until SIGTERM or SIGINT, where there is nothing to load.
 pub(crate) fn wait_for_stop() -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut hangup = signal(SignalKind::hangup())?;
-        loop {
-            tokio::select! {
-                _ = terminate.recv() => return Ok(()),
-                _ = interrupt.recv() => return Ok(()),
-                _ = hangup.recv() => tracing::warn!("SIGHUP: a changed configuration needs a restart"),
+    let mut signals = Signals::new()?;
+    while signals.next(&mut Watch::default()) != Wish::Stop {}
+    Ok(())
+}
+
+/// Waits for signals and changes.
+pub(crate) struct Signals {
+    runtime: Runtime,
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+    looks: Interval,
+}
+
+impl Signals {
+    /// Takes the signals over.
+    pub(crate) fn new() -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let entered = runtime.enter();
+        let terminate = signal(SignalKind::terminate())?;
+        let interrupt = signal(SignalKind::interrupt())?;
+        let hangup = signal(SignalKind::hangup())?;
+        let mut looks = interval(LOOK_INTERVAL);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        drop(entered);
+        Ok(Self { runtime, terminate, interrupt, hangup, looks })
+    }
+
+    /// Blocks until something is wished.
+    pub(crate) fn next(&mut self, watch: &mut Watch) -> Wish {
+        let Self { runtime, terminate, interrupt, hangup, looks } = self;
+        runtime.block_on(async {
+            loop {
+                tokio::select! {
+                    biased;
+                    _ = terminate.recv() => return Wish::Stop,
+                    _ = interrupt.recv() => return Wish::Stop,
+                    _ = hangup.recv() => return Wish::Reload,
+                    _ = looks.tick() => if watch.has_changed() { return Wish::Reload },
+                }
             }
-        }
-    })
+        })
+    }
 }

@@ -35,7 +35,7 @@ pub struct Config {
 }
 
 /// Listeners and their bounds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Server {
     /// Where clients connect.
     pub listen: SocketAddr,
@@ -62,7 +62,7 @@ pub enum Store {
 }
 
 /// Where usage events go.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct UsageLog {
     /// The file that events are appended to. Relative names are relative to the configuration file.
     pub file: PathBuf,

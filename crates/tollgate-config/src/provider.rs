@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::{ModelGlobs, Secret};
 
 /// One provider account.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Provider {
     /// Its name, also in `/provider/<id>/v1/…`.
     pub id: Arc<str>,

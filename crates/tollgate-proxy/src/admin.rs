@@ -67,23 +67,28 @@ fn answer(shared: &Shared, request: &Request<Incoming>) -> Response<Full<Bytes>>
     match request.uri().path() {
         "/healthz" => json(StatusCode::OK, r#"{"status":"ok"}"#),
         "/readyz" => ready(shared),
-        "/metrics" => metrics(&shared.app),
+        "/metrics" => metrics(&shared.app.load()),
         _ => {
             json(StatusCode::NOT_FOUND, r#"{"error":"not found: /healthz, /readyz and /metrics are served"}"#)
         }
     }
 }
 
-/// Ready from the first accepted request until the stop signal. An outage of the usage file is told
-/// but does not take the proxy out of rotation (ADR 0020).
+/// Ready from the first accepted request until the stop signal. An outage of the usage file or a
+/// configuration that was not taken over is told, but does not take the proxy out of rotation (ADR 0020).
 fn ready(shared: &Shared) -> Response<Full<Bytes>> {
-    let usage = if shared.app.usage.healthy() { "ok" } else { "failing" };
+    let usage = if shared.app.load().usage.healthy() { "ok" } else { "failing" };
     let (status, word) = if shared.stop.is_cancelled() {
         (StatusCode::SERVICE_UNAVAILABLE, "draining")
     } else {
         (StatusCode::OK, "ready")
     };
-    json(status, format!(r#"{{"status":"{word}","store":"ok","usage":"{usage}"}}"#))
+    let mut body = serde_json::json!({ "status": word, "store": "ok", "usage": usage, "config": "ok" });
+    if let Some(problem) = shared.reload.problem() {
+        body["config"] = "rejected".into();
+        body["config_problem"] = problem.into();
+    }
+    json(status, body.to_string())
 }
 
 fn metrics(app: &App) -> Response<Full<Bytes>> {

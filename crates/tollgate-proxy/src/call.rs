@@ -143,6 +143,7 @@ impl Call {
         let outcome = if is_cut { Outcome::CutOff } else { outcome };
         let bill = settle::bill(&end, &admitted.quote, &self.app.policy.prices, admitted.at);
         self.app.metrics.settled(&admitted, &bill, outcome);
+        self.app.series(&admitted.key.tenant).into_iter().for_each(|series| series.settled(&bill));
         let (policy, at) = (&self.app.policy, admitted.at);
         settle_in_store(&self.app, &admitted, bill.actuals(&admitted.limits, &admitted.quote, policy, at));
         unplanned::charge(&self.app, &admitted, &bill);

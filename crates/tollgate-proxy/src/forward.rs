@@ -16,13 +16,13 @@ use tollgate_providers::{
 };
 
 use crate::{
+    app::App,
     body::{Body, Held},
     call::Call,
     headers, quote,
     refuse::Refused,
     relay::{Relay, Tail},
     request::has_body,
-    server::Worker,
     upstream::{Upstream, UpstreamError},
 };
 
@@ -31,7 +31,7 @@ const COMPLAINT_BYTES_MAX: usize = 64 * 1024;
 
 /// An admitted request that is about to be sent.
 pub(crate) struct Forward<'a> {
-    pub(crate) worker: &'a Worker,
+    pub(crate) app: &'a App,
     pub(crate) upstream: &'a Upstream,
     pub(crate) endpoint: Endpoint,
     pub(crate) request_id: &'a str,
@@ -85,7 +85,7 @@ impl<'a> Forward<'a> {
     /// The body to be sent, and the one that also asks for usage where the request does not.
     fn bodies(&self, body: &Bytes) -> (Bytes, Option<Bytes>) {
         let Some(facts) = &self.facts else { return (body.clone(), None) };
-        let app = &self.worker.app;
+        let app = self.app;
         let output_limit = quote::output_limit_to_put_in(&app.policy, facts, app.clock.now());
         let with = |usage_in_stream| rewrite(body, facts, Rewrites { usage_in_stream, output_limit });
         let asks = self.upstream.usage_in_stream && facts.lacks_usage_in_stream();
@@ -106,7 +106,7 @@ impl<'a> Forward<'a> {
 
     /// Passes an answer on. An error is passed unchanged and costs nothing.
     fn relay(self, answer: Response<Incoming>, hides_usage: bool) -> Response<Body> {
-        let Self { worker, upstream, endpoint, request_id, mut call, facts } = self;
+        let Self { app, upstream, endpoint, request_id, mut call, facts } = self;
         let (mut head, incoming) = answer.into_parts();
         let streamed = is_event_stream(&head.headers);
         let encoded = head.headers.get(header::CONTENT_ENCODING).is_some_and(headers::is_coded);
@@ -129,11 +129,8 @@ impl<'a> Forward<'a> {
             Tail::closed()
         };
         let relay = Relay::new(incoming, &head.headers, (call, meter), filter, tail, upstream.idle_timeout);
-        let body = if streamed {
-            Body::relay(relay.in_events()).pumped(&worker.app.tasks)
-        } else {
-            Body::relay(relay)
-        };
+        let body =
+            if streamed { Body::relay(relay.in_events()).pumped(&app.tasks) } else { Body::relay(relay) };
         response(head, body)
     }
 }

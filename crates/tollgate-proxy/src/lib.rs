@@ -26,6 +26,7 @@ mod policy;
 mod quote;
 mod refuse;
 mod relay;
+mod reload;
 mod request;
 mod restore;
 mod route;
@@ -48,6 +49,7 @@ use std::{
     thread::JoinHandle,
 };
 
+use arc_swap::ArcSwap;
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tollgate_config::{Config, KeyHash};
@@ -56,11 +58,18 @@ use tollgate_pricing::PriceTable;
 use tollgate_store::{Clock, MemoryStore, Store};
 use tollgate_usage::{ReplaySummary, UsageError, Writer, WriterOptions};
 
-use crate::{app::App, metrics::Metrics, policy::Policy, server::Shared, upstream::Upstream};
+use crate::{
+    app::{App, Parts},
+    metrics::Metrics,
+    policy::Policy,
+    reload::ReloadState,
+    server::Shared,
+};
 
 pub use error::StartError;
 pub use explain::{ExplainedLimit, ExplainedModel, Explanation, Question, Unexplained};
 pub use policy::KeyLimit;
+pub use reload::ReloadError;
 
 /// A configuration, compiled and ready to be started.
 #[derive(Debug)]
@@ -125,22 +134,20 @@ impl Setup {
         workers: NonZeroUsize,
     ) -> Result<Proxy, StartError> {
         let Self { config, policy } = self;
-        let usage = Writer::open(&config.usage.file, WriterOptions::default())?;
-        let metrics = Metrics::new(config.tenants.iter().map(|tenant| &tenant.id));
-        let app = Arc::new(App {
-            policy,
+        let parts = Parts {
             store,
             clock,
-            usage,
-            metrics,
+            usage: Arc::new(Writer::open(&config.usage.file, WriterOptions::default())?),
+            metrics: Arc::new(Metrics::new()),
             max_body_bytes: config.server.max_body_bytes,
             large_bodies: body::large_bodies(),
-            drain: config.reservation.drain,
-            cutting: AtomicBool::new(false),
+            cutting: Arc::new(AtomicBool::new(false)),
             tasks: TaskTracker::new(),
-        });
+        };
+        let app = App::new(&config, policy, parts, workers.get())?;
         let shared = Arc::new(Shared {
-            app,
+            app: ArcSwap::from_pointee(app),
+            reload: ReloadState::new(&config),
             connections: Arc::new(Semaphore::new(config.server.max_connections.min(Semaphore::MAX_PERMITS))),
             header_timeout: config.server.header_timeout,
             drain: config.server.drain,
@@ -149,34 +156,24 @@ impl Setup {
         });
         let ended = CancellationToken::new();
         let (admin, admin_address) = start_admin(config.server.admin_listen, &shared, &ended)?;
-        let (workers, address) = start_workers(&config, &shared, workers)?;
+        let (workers, address) = start_workers(config.server.listen, &shared, workers)?;
         Ok(Proxy { shared, ended, address, admin_address, workers, admin: Some(admin) })
     }
 }
 
 fn start_workers(
-    config: &Config,
+    address: SocketAddr,
     shared: &Arc<Shared>,
     count: NonZeroUsize,
 ) -> Result<(Vec<JoinHandle<()>>, SocketAddr), StartError> {
-    let address = config.server.listen;
     let at = |source| StartError::Listen { address, source };
     let listeners = listen::listeners(address, count.get()).map_err(at)?;
     let bound = match listeners.first() {
         Some(listener) => listener.local_addr().map_err(at)?,
         None => address,
     };
-    // Clones of a TLS configuration share its roots and its session cache.
-    let tls = config.providers.iter().map(|provider| tls::client_config(provider.ca_pem.as_deref()));
-    let tls = tls.collect::<Result<Vec<_>, _>>()?;
-    let mut workers = Vec::with_capacity(listeners.len());
-    for (index, listener) in listeners.into_iter().enumerate() {
-        let upstreams = config.providers.iter().zip(&tls);
-        let upstreams = upstreams
-            .map(|(provider, tls)| Upstream::new(provider, tls.clone()))
-            .collect::<Result<_, _>>()?;
-        workers.push(server::spawn(index, listener, shared.clone(), upstreams)?);
-    }
+    let spawn = |(index, listener)| server::spawn(index, listener, shared.clone());
+    let workers = listeners.into_iter().enumerate().map(spawn).collect::<Result<_, _>>()?;
     Ok((workers, bound))
 }
 
@@ -231,7 +228,7 @@ impl Proxy {
     ///
     /// The file cannot be written.
     pub fn flush_usage(&self) -> Result<(), UsageError> {
-        self.shared.app.usage.flush()
+        self.shared.app.load().usage.flush()
     }
 
     /// Stops accepting, lets open requests finish for up to `server.drain_seconds`, settles them,
@@ -247,7 +244,7 @@ impl Proxy {
                 tracing::error!("a worker ended with a panic");
             }
         }
-        let closed = self.shared.app.usage.close();
+        let closed = self.shared.app.load().usage.close();
         self.ended.cancel();
         if self.admin.take().is_some_and(|admin| admin.join().is_err()) {
             tracing::error!("the admin listener ended with a panic");

@@ -1,12 +1,8 @@
 //! What is counted, in Prometheus' text format. Labels come from the configuration or are fixed
 //! words: a client cannot make new series.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, atomic::AtomicU64},
-};
+use std::sync::atomic::AtomicU64;
 
-use foldhash::quality::RandomState;
 use http::StatusCode;
 use prometheus_client::{
     encoding::{EncodeLabelSet, text},
@@ -65,12 +61,25 @@ struct ByClass {
 }
 
 /// What is counted for one tenant.
-struct TenantSeries {
+pub(crate) struct TenantSeries {
     input: Counter,
     cache_read: Counter,
     cache_write: Counter,
     output: Counter,
     cost: Counter,
+}
+
+impl TenantSeries {
+    /// A call of the tenant was settled.
+    pub(crate) fn settled(&self, bill: &Bill) {
+        let tokens = &bill.tokens;
+        let written = tokens.cache_write_5m.saturating_add(tokens.cache_write_1h);
+        self.input.inc_by(tokens.input);
+        self.cache_read.inc_by(tokens.cache_read);
+        self.cache_write.inc_by(tokens.cache_write.saturating_add(written));
+        self.output.inc_by(tokens.output);
+        self.cost.inc_by(u64::try_from(bill.amounts.cost.get()).unwrap_or(u64::MAX));
+    }
 }
 
 /// The proxy's counters, gauges and histograms.
@@ -86,8 +95,6 @@ pub(crate) struct Metrics {
     over_soft: Labelled<ByLimit>,
     tokens: Labelled<ByClass>,
     cost: Labelled<ByTenant>,
-    /// The series of every configured tenant, so that a settlement looks nothing up by label.
-    tenants: HashMap<Arc<str>, TenantSeries, RandomState>,
     estimate: Histogram,
     /// Reservations that are not settled yet.
     pub(crate) open: Gauge,
@@ -98,8 +105,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Metrics with the series of `tenants` in place.
-    pub(crate) fn new<'a>(tenants: impl Iterator<Item = &'a Arc<str>>) -> Self {
+    pub(crate) fn new() -> Self {
         let histogram = |bounds: &[f64]| Histogram::new(bounds.iter().copied());
         let answered = Labelled::<Answered>::default();
         let outcomes = Labelled::<ByOutcome>::default();
@@ -117,7 +123,6 @@ impl Metrics {
             over_soft: Family::default(),
             tokens: Family::default(),
             cost: Family::default(),
-            tenants: HashMap::default(),
             estimate: histogram(&RATIOS),
             open: Gauge::default(),
             settle_failures: Counter::default(),
@@ -126,14 +131,11 @@ impl Metrics {
             ttfb: histogram(&SLOW_SECONDS),
         };
         metrics.register();
-        for tenant in tenants {
-            let series = metrics.series(tenant);
-            metrics.tenants.insert(tenant.clone(), series);
-        }
         metrics
     }
 
-    fn series(&self, tenant: &str) -> TenantSeries {
+    /// The series of one tenant, made if they are not there.
+    pub(crate) fn series(&self, tenant: &str) -> TenantSeries {
         let class = |class| self.tokens.get_or_create_owned(&ByClass { tenant: tenant.to_owned(), class });
         TenantSeries {
             input: class("input"),
@@ -207,14 +209,6 @@ impl Metrics {
             self.outcomes.get_or_create(&ByOutcome { outcome: outcome.name() }).inc();
         }
         self.estimated(admitted, bill);
-        let Some(series) = self.tenants.get(&admitted.key.tenant) else { return };
-        let tokens = &bill.tokens;
-        let written = tokens.cache_write_5m.saturating_add(tokens.cache_write_1h);
-        series.input.inc_by(tokens.input);
-        series.cache_read.inc_by(tokens.cache_read);
-        series.cache_write.inc_by(tokens.cache_write.saturating_add(written));
-        series.output.inc_by(tokens.output);
-        series.cost.inc_by(u64::try_from(bill.amounts.cost.get()).unwrap_or(u64::MAX));
     }
 
     fn estimated(&self, admitted: &Admitted, bill: &Bill) {

@@ -6,10 +6,10 @@ use http::{HeaderMap, Method};
 use tollgate_providers::{Endpoint, ErrorKind, Protocol, RouteError, route as endpoint};
 
 use crate::{
+    app::App,
     headers,
     policy::{Policy, ProviderName},
     refuse::Refused,
-    server::Worker,
     upstream::Upstream,
 };
 
@@ -86,12 +86,18 @@ impl Routed<'_> {
     }
 
     /// How a worker reaches that provider.
-    pub(crate) fn upstream<'w>(&self, worker: &'w Worker, model: &str) -> Result<&'w Upstream, Refused>
+    pub(crate) fn upstream<'w>(
+        &self,
+        app: &'w App,
+        worker: usize,
+        model: &str,
+    ) -> Result<&'w Upstream, Refused>
     where
         Self: 'w,
     {
-        let id = self.provider(&worker.app.policy, model)?;
-        worker.upstreams.iter().find(|upstream| upstream.id == *id).ok_or_else(|| no_route(self, model))
+        let id = self.provider(&app.policy, model)?;
+        let found = app.upstreams(worker).iter().find(|upstream| upstream.id == *id);
+        found.map(|upstream| &**upstream).ok_or_else(|| no_route(self, model))
     }
 }
 

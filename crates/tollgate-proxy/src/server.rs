@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use arc_swap::ArcSwap;
 use hyper::service::service_fn;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -16,7 +17,7 @@ use hyper_util::{
 use tokio::{net::TcpStream, sync::Semaphore};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{app::App, error::StartError, service, stall::StallGuard, upstream::Upstream};
+use crate::{app::App, error::StartError, reload::ReloadState, service, stall::StallGuard};
 
 /// How long a client may leave its answer unread before its connection is closed.
 pub(crate) const CLIENT_STALL_MAX: Duration = Duration::from_secs(60);
@@ -39,7 +40,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What all workers share.
 pub(crate) struct Shared {
-    pub(crate) app: Arc<App>,
+    /// The configuration at work.
+    pub(crate) app: ArcSwap<App>,
+    pub(crate) reload: ReloadState,
     pub(crate) connections: Arc<Semaphore>,
     pub(crate) header_timeout: Duration,
     pub(crate) drain: Duration,
@@ -51,8 +54,8 @@ pub(crate) struct Shared {
 
 /// One worker's part.
 pub(crate) struct Worker {
-    pub(crate) app: Arc<App>,
-    pub(crate) upstreams: Vec<Upstream>,
+    pub(crate) index: usize,
+    pub(crate) shared: Arc<Shared>,
 }
 
 /// Starts a worker thread on `listener`. It ends after the shared stop signal and the drain.
@@ -60,12 +63,11 @@ pub(crate) fn spawn(
     index: usize,
     listener: TcpListener,
     shared: Arc<Shared>,
-    upstreams: Vec<Upstream>,
 ) -> Result<JoinHandle<()>, StartError> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Worker)?;
     let work = move || {
-        let worker = Arc::new(Worker { app: shared.app.clone(), upstreams });
+        let worker = Arc::new(Worker { index, shared: shared.clone() });
         runtime.block_on(run(listener, shared, worker));
         runtime.shutdown_timeout(Duration::from_millis(100));
     };
@@ -85,15 +87,16 @@ async fn run(listener: TcpListener, shared: Arc<Shared>, worker: Arc<Worker>) {
     accept(&listener, &shared, &worker, &tracker, &cut).await;
     drop(listener);
     tracker.close();
+    let parts = shared.app.load().parts.clone();
     if tokio::time::timeout(shared.drain, tracker.wait()).await.is_err() {
         shared.cut.fetch_add(tracker.len() as u64, std::sync::atomic::Ordering::Relaxed);
-        worker.app.cutting.store(true, std::sync::atomic::Ordering::Relaxed);
+        parts.cutting.store(true, std::sync::atomic::Ordering::Relaxed);
         cut.cancel();
         tracker.wait().await;
     }
     // What is still read after its client left, and settlements on their way to the store.
-    worker.app.tasks.close();
-    let _ = tokio::time::timeout(shared.drain, worker.app.tasks.wait()).await;
+    parts.tasks.close();
+    let _ = tokio::time::timeout(shared.drain, parts.tasks.wait()).await;
 }
 
 /// Accepts until the stop signal.

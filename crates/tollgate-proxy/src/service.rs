@@ -11,6 +11,7 @@ use tollgate_usage::{Attributes, Session};
 
 use crate::{
     admit::{self, Candidate, Decision},
+    app::App,
     attributes,
     auth::{self, Presented},
     body::{self, Body},
@@ -30,7 +31,9 @@ pub(crate) async fn call(
     open: OpenRequests,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
-    let arrived = worker.app.clock.elapsed();
+    // A reload in the middle of a request does not reach it.
+    let app = worker.shared.app.load_full();
+    let arrived = app.clock.elapsed();
     let request_id = ReservationId::new(rand::random());
     let id_text = request_id.to_string();
     let (parts, body) = request.into_parts();
@@ -38,23 +41,24 @@ pub(crate) async fn call(
     let speaks = route::protocol_hint(&parts.headers);
     // The head moves on to the provider; its URI is looked at until then.
     let uri = parts.uri.clone();
-    let routed = route::route(&worker.app.policy, &parts.method, uri.path(), speaks);
+    let routed = route::route(&app.policy, &parts.method, uri.path(), speaks);
     let protocol =
         routed.as_ref().map_or(speaks.unwrap_or(Protocol::OpenAi), |routed| routed.endpoint.protocol);
     let mut response = match routed {
         Ok(routed) => {
-            let exchange = Exchange { worker: &worker, request_id, id_text: &id_text, arrived, routed };
+            let worker = worker.index;
+            let exchange = Exchange { app: &app, worker, request_id, id_text: &id_text, arrived, routed };
             exchange.run(parts, body).await
         }
         Err(refused) => Answer { response: Err(refused), standing: None },
     }
-    .into_response(&worker, protocol, &id_text);
+    .into_response(&app, protocol, &id_text);
     if let Ok(value) = HeaderValue::try_from(id_text) {
         response.headers_mut().insert(headers::REQUEST_ID, value);
     }
-    worker.app.metrics.answered(protocol, response.status());
+    app.metrics.answered(protocol, response.status());
     response.body_mut().begun().await;
-    let tasks = &worker.app.tasks;
+    let tasks = &app.tasks;
     Ok(response.map(|body| if is_http2 { body.counted(open).pumped(tasks) } else { body.counted(open) }))
 }
 
@@ -71,10 +75,10 @@ impl From<Refused> for Answer {
 }
 
 impl Answer {
-    fn into_response(self, worker: &Worker, protocol: Protocol, request_id: &str) -> Response<Body> {
+    fn into_response(self, app: &App, protocol: Protocol, request_id: &str) -> Response<Body> {
         let mut response = self.response.unwrap_or_else(|refused| {
             tracing::info!(request_id, reason = refused.reason, status = refused.kind.status(), "refused");
-            worker.app.metrics.own_answer(refused.reason);
+            app.metrics.own_answer(refused.reason);
             refused.into_response(protocol, request_id)
         });
         refuse::ratelimit_headers(response.headers_mut(), self.standing.as_ref());
@@ -84,7 +88,8 @@ impl Answer {
 
 /// One request with what its path has told.
 struct Exchange<'a> {
-    worker: &'a Arc<Worker>,
+    app: &'a Arc<App>,
+    worker: usize,
     request_id: ReservationId,
     id_text: &'a str,
     arrived: Duration,
@@ -121,13 +126,13 @@ impl Exchange<'_> {
             caller: &prepared.caller,
             arrived: self.arrived,
         };
-        let Decision { outcome, standing } = admit::admit(&self.worker.app, candidate).await;
+        let Decision { outcome, standing } = admit::admit(self.app, candidate).await;
         let response = match outcome {
             Ok(call) => {
                 let path = self.path(&parts);
                 let Prepared { upstream, facts, body, .. } = prepared;
-                let (worker, endpoint, request_id) = (&**self.worker, self.routed.endpoint, self.id_text);
-                let forward = Forward { worker, upstream, endpoint, request_id, call, facts };
+                let (app, endpoint, request_id) = (&**self.app, self.routed.endpoint, self.id_text);
+                let forward = Forward { app, upstream, endpoint, request_id, call, facts };
                 forward.send(parts, &path, body).await
             }
             Err(refused) => Err(refused),
@@ -138,11 +143,11 @@ impl Exchange<'_> {
     /// Everything that is checked before limits are: key, body, model, provider.
     async fn prepare(&self, parts: &Parts, body: Incoming) -> Result<Prepared<'_>, Refused> {
         let presented = auth::presented(&parts.headers, &parts.uri);
-        let key = presented.and_then(|presented| self.worker.app.policy.key(&presented.hash)).cloned();
+        let key = presented.and_then(|presented| self.app.policy.key(&presented.hash)).cloned();
         let (Some(presented), Some(key)) = (presented, key) else { return Err(unauthenticated(presented)) };
         let session = request::session(&parts.headers)?;
         check_framing(parts)?;
-        let app = &self.worker.app;
+        let app = self.app;
         let body = body::read(body, app.max_body_bytes, &app.large_bodies).await?;
         let facts = request::facts(self.routed.endpoint, &body.bytes)?;
         let model = facts.as_ref().map_or("", |facts| facts.model.as_str());
@@ -152,7 +157,7 @@ impl Exchange<'_> {
         let user = facts.as_ref().and_then(|facts| facts.user.as_deref());
         let caller = attributes::from_caller(&key, &parts.headers, user)?;
         let attributes = attributes::merged(&key, &caller);
-        let upstream = self.routed.upstream(self.worker, model)?;
+        let upstream = self.routed.upstream(app, self.worker, model)?;
         if upstream.passes_credential() && !presented.in_own_header {
             return Err(Refused::new(
                 ErrorKind::Unauthenticated,
