@@ -86,11 +86,11 @@ class Gateway:
             port, admin_port = free_ports(2)
             self.url = f"http://127.0.0.1:{port}"
             self.admin_url = f"http://127.0.0.1:{admin_port}"
-            config = folder / "tollgate.toml"
-            config.write_text(config_text(self.mock_url, port, admin_port, self.usage_file))
+            self.config = folder / "tollgate.toml"
+            self.config.write_text(config_text(self.mock_url, port, admin_port, self.usage_file))
             self.log = open(folder / "tollgate.log", "w+")
             self.process = subprocess.Popen(
-                [self.binary, "serve", "--config", str(config)],
+                [self.binary, "serve", "--config", str(self.config)],
                 cwd=folder,
                 env={**os.environ, "TEST_PROVIDER_KEY": PROVIDER_KEY},
                 stdout=self.log,

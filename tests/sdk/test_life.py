@@ -1,5 +1,6 @@
 """Start, stop and what is remembered in between. Each test runs a proxy of its own."""
 
+import json
 import signal
 import urllib.error
 import urllib.request
@@ -7,7 +8,10 @@ import urllib.request
 import anthropic
 import pytest
 
-from gateway import STOP_SECONDS, Gateway, client_key, mock, wait_for
+from gateway import EVENT_SECONDS, STOP_SECONDS, Gateway, client_key, mock, wait_for
+
+# The files are looked at every second, and read once two looks agree.
+RELOAD_SECONDS = 15
 
 CALL = {
     "model": "claude-sonnet-5-5",
@@ -94,3 +98,44 @@ def spend_it_all(client):
         for _ in range(20):
             client.messages.create(**CALL, extra_headers=mock(input_tokens=10, output_tokens=100))
     assert refused.value.status_code == 402
+
+
+def test_a_changed_configuration_is_taken_over_and_a_wrong_one_is_not(start):
+    gateway = start()
+    client = connect(gateway, "paced")
+    before = gateway.config.read_text()
+
+    # By SIGHUP, without a change: the running configuration in place of itself.
+    gateway.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: "configuration reloaded" in gateway.log_text(), EVENT_SECONDS, "a reload")
+
+    # By a change of the file alone: the tenant's budget is gone.
+    assert connect(gateway, "generous").messages.create(**CALL).id
+    gateway.config.write_text(before.replace("limit_usd = 100_000", "limit_usd = 0"))
+    wait_for(lambda: refused(gateway, "generous") == 402, RELOAD_SECONDS, "the new budget")
+
+    # A file that cannot be read as a configuration leaves everything as it is, and says so.
+    gateway.config.write_text(before.replace("limit_usd = 100_000", "limit_usd = false"))
+    wait_for(lambda: readiness(gateway)["config"] == "rejected", RELOAD_SECONDS, "the refusal of a wrong file")
+    assert "limit_usd" in readiness(gateway)["config_problem"]
+    assert "configuration not reloaded" in gateway.log_text()
+    assert refused(gateway, "generous") == 402
+
+    gateway.config.write_text(before)
+    wait_for(lambda: readiness(gateway)["config"] == "ok", RELOAD_SECONDS, "the old file")
+    assert client.messages.create(**CALL).id
+    assert gateway.stop() == 0
+
+
+def refused(gateway, tenant):
+    """The status of a call that may be refused."""
+    try:
+        connect(gateway, tenant).messages.create(**CALL)
+        return 200
+    except anthropic.APIStatusError as error:
+        return error.status_code
+
+
+def readiness(gateway):
+    with urllib.request.urlopen(f"{gateway.admin_url}/readyz", timeout=5) as answer:
+        return json.load(answer)

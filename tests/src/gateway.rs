@@ -19,7 +19,7 @@ use tollgate_config::{Config, Environment};
 use tollgate_limiter::{Amount, CounterKey, Enforcement, Limit, Period, Rule, TimestampMs};
 use tollgate_mock::{Behaviour, Mock, Options};
 use tollgate_pricing::PriceTable;
-use tollgate_proxy::{Proxy, Setup, Stopped};
+use tollgate_proxy::{Proxy, ReloadError, Setup, Stopped};
 use tollgate_store::{Clock, CounterView, ManualClock, MemoryStore, Store, SystemClock};
 
 /// What the proxy sends to the mock in place of a client's key; the mock accepts nothing else.
@@ -140,6 +140,33 @@ impl Gateway {
             Clocked::Manual(clock) => clock,
             Clocked::System => panic!("this gateway runs on the system's clock"),
         }
+    }
+
+    /// Puts another configuration in the place of the running one.
+    ///
+    /// # Errors
+    ///
+    /// The running one goes on.
+    ///
+    /// # Panics
+    ///
+    /// The configuration is wrong, or the proxy is stopped.
+    pub fn reload(&self, options: &GatewayOptions) -> Result<(), ReloadError> {
+        self.reload_towards(options, &self.mock.base_url())
+    }
+
+    /// The same with the providers at `base_url`.
+    ///
+    /// # Errors
+    ///
+    /// The running one goes on.
+    ///
+    /// # Panics
+    ///
+    /// The configuration is wrong, or the proxy is stopped.
+    pub fn reload_towards(&self, options: &GatewayOptions, base_url: &str) -> Result<(), ReloadError> {
+        let setup = setup(options, base_url, self.directory.path());
+        self.proxy.lock().expect("not poisoned").as_ref().expect("still running").reload(setup)
     }
 
     /// Stops the proxy: drains, settles, writes. May be called once.
