@@ -145,7 +145,8 @@ impl Call {
         self.app.metrics.settled(&admitted, &bill, outcome);
         self.app.series(&admitted.key.tenant).into_iter().for_each(|series| series.settled(&bill));
         let (policy, at) = (&self.app.policy, admitted.at);
-        settle_in_store(&self.app, &admitted, bill.actuals(&admitted.limits, &admitted.quote, policy, at));
+        let actuals = bill.actuals(&admitted.limits, &admitted.quote, policy, at);
+        settle_in_store(&self.app, &admitted.held, actuals, Settled::Applied);
         unplanned::charge(&self.app, &admitted, &bill);
         self.app.usage.record(&Event::Usage(self.event(*admitted, bill, outcome)));
     }
@@ -186,7 +187,7 @@ impl Drop for Call {
                 // Nobody knows the verdict: should there be a reservation, it is given back.
                 if let Some(admitted) = self.admitted.take() {
                     let nothing = vec![ExactAmount::ZERO; admitted.limits.len()];
-                    settle_in_store(&self.app, &admitted, nothing);
+                    settle_in_store(&self.app, &admitted.held, nothing, Settled::Applied);
                 }
                 return;
             }
@@ -199,24 +200,28 @@ impl Drop for Call {
 }
 
 /// A store in memory answers at once; another is waited for by a task of its own.
-fn settle_in_store(app: &Arc<App>, admitted: &Admitted, actuals: Vec<ExactAmount>) {
-    let id = admitted.request_id;
-    match app.store.settle(&admitted.held, &actuals).now_or_later() {
-        Ok(settled) => note_settled(app, id, settled),
+pub(crate) fn settle_in_store(app: &Arc<App>, held: &Held, actuals: Vec<ExactAmount>, expected: Settled) {
+    match app.store.settle(held, &actuals).now_or_later() {
+        Ok(settled) => note_settled(app, held.id, settled, expected),
         Err(_later) => {
             // The borrowed future cannot outlive this call: a task makes its own.
-            let (task_app, held) = (app.clone(), admitted.held.clone());
+            let (task_app, held) = (app.clone(), held.clone());
             app.tasks.spawn(async move {
                 let settled = task_app.store.settle(&held, &actuals).await;
-                note_settled(&task_app, id, settled);
+                note_settled(&task_app, held.id, settled, expected);
             });
         }
     }
 }
 
-fn note_settled(app: &App, id: ReservationId, settled: Result<Settled, tollgate_store::StoreError>) {
+fn note_settled(
+    app: &App,
+    id: ReservationId,
+    settled: Result<Settled, tollgate_store::StoreError>,
+    expected: Settled,
+) {
     match settled {
-        Ok(Settled::Applied | Settled::Already) => {}
+        Ok(settled) if settled == expected || settled == Settled::Already => {}
         Ok(unexpected) => {
             tracing::error!(request_id = %id, ?unexpected, "a reservation was not settled as it should be");
             app.metrics.settle_failures.inc();

@@ -149,7 +149,7 @@ impl Quote {
         let (mut cost, mut parts) = (PicoUsd::ZERO, Vec::new());
         for name in names(facts) {
             let price = policy.prices.lookup(name, at);
-            let called = Called { name, id: price.map_or(name, ModelPrice::id) };
+            let called = Called::new(name, price);
             let of_model = match price {
                 Some(price) => price.reserve(&request),
                 None => unpriced(policy, asked, limits, called).map(|()| PicoUsd::ZERO)?,

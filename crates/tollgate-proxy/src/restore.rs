@@ -10,7 +10,8 @@ use crate::policy::Policy;
 /// Replays the file at `path` into `store`. A file that is not there is an empty one.
 ///
 /// Budgets of every scope come back; rate limits start at zero. Spend that no budget of today's
-/// configuration is for is skipped.
+/// configuration is for is skipped. A call that made use of several models comes back as spent on the
+/// one that answered: an event has one cost.
 pub(crate) fn restore(
     path: &Path,
     policy: &Policy,

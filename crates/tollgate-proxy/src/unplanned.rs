@@ -9,7 +9,7 @@ use tollgate_store::{Held, Settled};
 
 use crate::{
     app::App,
-    call::Admitted,
+    call::{self, Admitted},
     policy::{AppliedLimit, Circumstances},
     settle::Bill,
 };
@@ -34,18 +34,8 @@ pub(crate) fn charge(app: &Arc<App>, admitted: &Admitted, bill: &Bill) {
         }
     };
     let held = Held { id: ReservationId::new(rand::random()), plan, at: admitted.at };
-    let (task_app, request_id) = (app.clone(), admitted.request_id);
-    let settle = async move {
-        // Without a reservation, the store charges the amounts as they are.
-        match task_app.store.settle(&held, &actuals).await {
-            Ok(Settled::WithoutReservation | Settled::Already) => {}
-            other => {
-                tracing::error!(%request_id, ?other, "limits of the models called are not charged");
-                task_app.metrics.settle_failures.inc();
-            }
-        }
-    };
-    app.tasks.spawn(settle);
+    // What has no reservation is charged as it is.
+    call::settle_in_store(app, &held, actuals, Settled::WithoutReservation);
 }
 
 /// The limits about models that the models really called meet, and the plan does not have.

@@ -7,6 +7,7 @@
 
 mod measure;
 mod past;
+mod recent;
 mod rule;
 mod rules;
 mod survey;
@@ -18,11 +19,14 @@ use std::{collections::HashMap, fmt, sync::Arc};
 use foldhash::quality::RandomState;
 use tollgate_config::{Config, Key, KeyHash, ModelGlobs, OutputReservation, Route, Scope, Tenant, Unpriced};
 use tollgate_limiter::TimestampMs;
-use tollgate_pricing::PriceTable;
+use tollgate_pricing::{ModelPrice, PriceTable};
 use tollgate_providers::Protocol;
 use tollgate_usage::Attributes;
 
-use self::rules::Rules;
+use self::{
+    recent::{Kind, Recent},
+    rules::Rules,
+};
 use crate::upstream::protocol;
 
 pub use self::survey::KeyLimit;
@@ -37,6 +41,8 @@ pub(crate) struct Policy {
     rules: Rules,
     /// Whether a rule asks which model is called.
     looks_at_models: bool,
+    /// Whether a rule asks which provider is called.
+    looks_at_providers: bool,
     routes: Vec<Route>,
     /// The providers, in the file's order.
     pub(crate) providers: Vec<ProviderName>,
@@ -75,6 +81,8 @@ pub(crate) struct KeyPolicy {
     /// Limits that the key's calls meet in some sessions or with some models; where each session has a
     /// counter of its own, it is not named yet.
     bound: Box<[AppliedLimit]>,
+    /// Limits of its latest calls.
+    recent: Recent,
 }
 
 /// Whose call it is.
@@ -104,6 +112,8 @@ pub(crate) struct Called<'a> {
     pub(crate) name: &'a str,
     /// As the price table does, whatever alias or date it is called by; without a price, `name`.
     pub(crate) id: &'a str,
+    /// Whether it has a price.
+    pub(crate) is_priced: bool,
 }
 
 impl Policy {
@@ -115,6 +125,7 @@ impl Policy {
             |(tenant, key): (&Tenant, &Key)| (key.hash, Arc::new(KeyPolicy::new(tenant, key, &rules)));
         Self {
             keys: keys.map(compiled).collect(),
+            looks_at_providers: rules.any(Scope::Provider),
             looks_at_models: rules.any(Scope::Model) || rules.all().any(|rule| rule.models.is_some()),
             rules,
             routes: config.routes.clone(),
@@ -149,7 +160,7 @@ impl Policy {
 
     /// A model as the price table knows it.
     pub(crate) fn called<'a>(&'a self, name: &'a str, at: TimestampMs) -> Called<'a> {
-        Called { name, id: self.prices.lookup(name, at).map_or(name, |price| price.id()) }
+        Called::new(name, self.prices.lookup(name, at))
     }
 
     /// The limits that a call of `key` meets. `is_billed`: it costs tokens and money.
@@ -159,23 +170,57 @@ impl Policy {
         call: &Circumstances<'_>,
         is_billed: bool,
     ) -> Arc<[AppliedLimit]> {
-        let fixed = if is_billed { &key.fixed } else { &key.fixed_unbilled };
+        let common = self.common_limits(key, call, is_billed);
+        if call.caller.is_empty() && call.session.is_none() {
+            return common;
+        }
         let mut met = Met { owner: key.owner(), call, is_billed, limits: Vec::new() };
-        key.bound.iter().for_each(|limit| met.meet_bound(limit));
+        key.bound.iter().filter(|limit| limit.rule.is_per_session()).for_each(|limit| met.meet_bound(limit));
         for (scope, value) in call.caller {
             self.rules.of(*scope, value).for_each(|rule| met.meet(rule, value));
         }
-        self.rules.of(Scope::Provider, call.provider).for_each(|rule| met.meet(rule, call.provider));
         if let Some(session) = call.session {
             self.rules.of(Scope::Session, session).for_each(|rule| met.meet(rule, session));
-        }
-        if self.rules.any(Scope::Model) {
-            call.models.iter().for_each(|model| met.meet_model(&self.rules, *model));
+            met.meet_called(&self.rules, true);
         }
         if met.limits.is_empty() {
+            return common;
+        }
+        common.iter().cloned().chain(met.limits).collect()
+    }
+
+    /// The limits that all calls of `key` meet that have the same model and provider.
+    fn common_limits(
+        &self,
+        key: &KeyPolicy,
+        call: &Circumstances<'_>,
+        is_billed: bool,
+    ) -> Arc<[AppliedLimit]> {
+        let fixed = if is_billed { &key.fixed } else { &key.fixed_unbilled };
+        if key.bound.is_empty() && !self.looks_at_models && !self.looks_at_providers {
             return fixed.clone();
         }
-        fixed.iter().cloned().chain(met.limits).collect()
+        let make = || {
+            let mut met = Met { owner: key.owner(), call, is_billed, limits: Vec::new() };
+            let bound = key.bound.iter().filter(|limit| !limit.rule.is_per_session());
+            bound.for_each(|limit| met.meet_bound(limit));
+            met.meet_called(&self.rules, false);
+            fixed.iter().cloned().chain(met.limits).collect()
+        };
+        let model = match call.models {
+            [] => "",
+            [model] if model.is_priced => model.name,
+            // There are any number of names without a price.
+            _ => return make(),
+        };
+        key.recent.get(Kind { model, provider: call.provider, is_billed }, make)
+    }
+}
+
+impl<'a> Called<'a> {
+    /// The model `name`, which has this price.
+    pub(crate) fn new(name: &'a str, price: Option<&'a ModelPrice>) -> Self {
+        Self { name, id: price.map_or(name, ModelPrice::id), is_priced: price.is_some() }
     }
 }
 
@@ -214,6 +259,7 @@ impl KeyPolicy {
             fixed_unbilled: fixed_unbilled.cloned().collect(),
             fixed: fixed.into(),
             bound: bound.into(),
+            recent: Recent::default(),
         }
     }
 
@@ -249,14 +295,23 @@ impl Met<'_> {
         }
     }
 
-    /// The rules for one model: for its name in the call, and for its name in the price table.
-    fn meet_model(&mut self, rules: &Rules, model: Called<'_>) {
-        for rule in rules.of(Scope::Model, model.id) {
-            self.meet_model_rule(rule, model.id, model);
-        }
-        if model.name != model.id {
-            for rule in rules.of(Scope::Model, model.name).filter(|rule| rule.id.is_some()) {
-                self.meet_model_rule(rule, model.name, model);
+    /// The rules for the provider and the models that are called: those with a counter for each
+    /// session, or the others.
+    fn meet_called(&mut self, rules: &Rules, per_session: bool) {
+        let wanted = |rule: &&Arc<LimitRule>| rule.is_per_session() == per_session;
+        let call = self.call;
+        rules
+            .of(Scope::Provider, call.provider)
+            .filter(wanted)
+            .for_each(|rule| self.meet(rule, call.provider));
+        for model in call.models {
+            // For its name in the price table, and for its name in the call.
+            for rule in rules.of(Scope::Model, model.id).filter(wanted) {
+                self.meet_model_rule(rule, model.id, *model);
+            }
+            let by_name = rules.of(Scope::Model, model.name).filter(wanted);
+            for rule in by_name.filter(|rule| rule.id.is_some() && model.name != model.id) {
+                self.meet_model_rule(rule, model.name, *model);
             }
         }
     }

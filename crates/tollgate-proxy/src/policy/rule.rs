@@ -38,8 +38,8 @@ pub(crate) struct LimitRule {
     pub(crate) unpriced: Option<Unpriced>,
     /// What the names of its counters begin with.
     name: Arc<str>,
-    /// The partition of its counters, where there is only one.
-    partition: Option<Arc<str>>,
+    /// Its limit, where it has one counter only.
+    only: Option<Arc<Limit>>,
 }
 
 /// A limit as one call meets it.
@@ -85,14 +85,15 @@ impl LimitRule {
             rules.push(about.rule(Measure::RequestTokens, "request", Rule::PerRequest, amount));
         }
         rules.extend(limit.budget.iter().map(|budget| about.budget(budget)));
-        rules
+        rules.into_iter().map(Self::with_only).collect()
     }
 
     /// The rules of a tenant's own limits and budgets.
     pub(super) fn of_tenant(tenant: &Tenant) -> Vec<Self> {
         let about = About { scope: Scope::Tenant, id: Some(&tenant.id), models: None };
         let rates = tenant.rates.iter().map(|rate| about.rate(rate));
-        rates.chain(tenant.budgets.iter().map(|budget| about.budget(budget))).collect()
+        let budgets = tenant.budgets.iter().map(|budget| about.budget(budget));
+        rates.chain(budgets).map(Self::with_only).collect()
     }
 
     /// Whether it counts the use of a model: `name` as the call has it, `id` as the price table has it.
@@ -113,19 +114,31 @@ impl LimitRule {
         owner: Owner<'_>,
         session: Option<&str>,
     ) -> AppliedLimit {
-        let key = CounterKey::new(self.partition_for(&value, owner), self.name_for(owner, session));
-        let limit = Limit { key, rule: self.rule, amount: self.amount, enforcement: self.enforcement };
-        AppliedLimit { limit: Arc::new(limit), rule: self.clone(), id: value, is_open: false }
+        let limit = match &self.only {
+            Some(only) => only.clone(),
+            None => {
+                let partition = partition(self.scope, &value, owner.tenant);
+                Arc::new(self.limit(CounterKey::new(partition, self.name_for(owner, session))))
+            }
+        };
+        AppliedLimit { limit, rule: self.clone(), id: value, is_open: false }
     }
 
-    /// Counters of a tenant, its keys and its sessions lie together; those of what tenants share lie
-    /// with what they share.
-    fn partition_for(&self, value: &str, owner: Owner<'_>) -> Arc<str> {
-        match (&self.partition, self.scope) {
-            (Some(partition), _) => partition.clone(),
-            (None, Scope::Tenant | Scope::Key | Scope::Session) => owner.tenant.into(),
-            (None, scope) => format!("{scope}:{value}").into(),
-        }
+    fn limit(&self, key: CounterKey) -> Limit {
+        Limit { key, rule: self.rule, amount: self.amount, enforcement: self.enforcement }
+    }
+
+    /// The rule with its limit, if it has one counter whoever calls.
+    fn with_only(self) -> Self {
+        let value = match (self.scope, &self.id) {
+            (Scope::Key | Scope::Session, _) => None,
+            (Scope::Global, _) => Some(Scope::Global.name()),
+            (_, id) => id.as_deref(),
+        };
+        let key = value
+            .filter(|_| !self.is_per_session())
+            .map(|value| CounterKey::new(partition(self.scope, value, value), self.name.clone()));
+        Self { only: key.map(|key| Arc::new(self.limit(key))), ..self }
     }
 
     /// No id of a tenant or key has a slash, and a session's stands last: no two names are the same.
@@ -147,6 +160,16 @@ impl LimitRule {
             let _ = write!(name, "/{session}");
         }
         name.into()
+    }
+}
+
+/// Counters of a tenant, its keys and its sessions lie together; those of what tenants share lie with
+/// what they share.
+fn partition(scope: Scope, value: &str, tenant: &str) -> Arc<str> {
+    match scope {
+        Scope::Global => Scope::Global.name().into(),
+        Scope::Tenant | Scope::Key | Scope::Session => tenant.into(),
+        scope => format!("{scope}:{value}").into(),
     }
 }
 
@@ -182,12 +205,6 @@ impl About<'_> {
     }
 
     fn rule(self, measure: Measure, window: &'static str, rule: Rule, amount: Amount) -> LimitRule {
-        let partition = match (self.scope, self.id) {
-            (Scope::Global, _) => Some(Arc::from("global")),
-            (Scope::Tenant, Some(id)) => Some(id.clone()),
-            (Scope::Tenant | Scope::Key | Scope::Session, _) | (_, None) => None,
-            (scope, Some(id)) => Some(format!("{scope}:{id}").into()),
-        };
         LimitRule {
             scope: self.scope,
             id: self.id.cloned(),
@@ -199,7 +216,7 @@ impl About<'_> {
             enforcement: Enforcement::Hard,
             unpriced: None,
             name: self.name(measure, window),
-            partition,
+            only: None,
         }
     }
 

@@ -198,6 +198,8 @@ proptest! {
         let (mut by_name, mut by_identity) = (BTreeMap::new(), BTreeMap::new());
         for call in &calls {
             let met = compiled(&policy, call);
+            // The second time from memory, as far as it goes.
+            prop_assert_eq!(&met, &compiled(&policy, call));
             prop_assert_eq!(met.values().cloned().collect::<BTreeSet<_>>(), scan(&config, call), "{:?}", call);
             for (name, identity) in met {
                 let first = by_name.entry(name.clone()).or_insert_with(|| identity.clone());
