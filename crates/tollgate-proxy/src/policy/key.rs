@@ -1,0 +1,78 @@
+//! One key: what it may do, and the limits that its calls meet whatever they are.
+
+use std::sync::Arc;
+
+use tollgate_config::{Key, ModelGlobs, Scope, Tenant};
+use tollgate_usage::Attributes;
+
+use super::{AppliedLimit, recent::Recent, rules::Rules};
+
+/// What one key may do.
+pub(crate) struct KeyPolicy {
+    /// The key's tenant.
+    pub(crate) tenant: Arc<str>,
+    /// The key's name.
+    pub(crate) key: Arc<str>,
+    /// The models it may call.
+    pub(crate) models: Option<ModelGlobs>,
+    /// What its calls carry.
+    pub(crate) attributes: Attributes,
+    /// What a call may add to that.
+    pub(crate) caller_attributes: Arc<[Scope]>,
+    /// Limits that every call meets.
+    pub(super) fixed: Arc<[AppliedLimit]>,
+    /// Those of them that a call meets which costs nothing.
+    pub(super) fixed_unbilled: Arc<[AppliedLimit]>,
+    /// Limits that the key's calls meet in some sessions or with some models; where each session has a
+    /// counter of its own, it is not named yet.
+    pub(super) bound: Box<[AppliedLimit]>,
+    /// Limits of its latest calls.
+    pub(super) recent: Recent,
+}
+
+/// Whose call it is.
+#[derive(Clone, Copy)]
+pub(crate) struct Owner<'a> {
+    pub(super) tenant: &'a str,
+    pub(super) key: &'a str,
+}
+
+impl KeyPolicy {
+    /// Compiles what every call of `key` meets.
+    pub(super) fn new(tenant: &Tenant, key: &Key, rules: &Rules) -> Self {
+        let owner = Owner { tenant: &tenant.id, key: &key.id };
+        let (mut fixed, mut bound) = (Vec::new(), Vec::new());
+        let attributes = Scope::ATTRIBUTES
+            .into_iter()
+            .filter_map(|scope| key.attributes.get(scope.name()).map(|value| (scope, value)));
+        let global = Arc::from(Scope::Global.name());
+        let own = [(Scope::Global, &global), (Scope::Tenant, &tenant.id), (Scope::Key, &key.id)];
+        for (scope, value) in own.into_iter().chain(attributes) {
+            for rule in rules.of(scope, value) {
+                let limit = rule.applied(value.clone(), owner, None);
+                if rule.models.is_some() || rule.is_per_session() {
+                    bound.push(limit);
+                } else {
+                    fixed.push(limit);
+                }
+            }
+        }
+        let fixed_unbilled = fixed.iter().filter(|limit| limit.rule.measure.counts_unbilled());
+        Self {
+            tenant: tenant.id.clone(),
+            key: key.id.clone(),
+            models: key.models.clone(),
+            attributes: key.attributes.clone(),
+            caller_attributes: key.caller_attributes.clone(),
+            fixed_unbilled: fixed_unbilled.cloned().collect(),
+            fixed: fixed.into(),
+            bound: bound.into(),
+            recent: Recent::default(),
+        }
+    }
+
+    /// Whose calls they are.
+    pub(super) fn owner(&self) -> Owner<'_> {
+        Owner { tenant: &self.tenant, key: &self.key }
+    }
+}
