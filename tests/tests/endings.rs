@@ -40,7 +40,8 @@ async fn post(gateway: &Gateway, path: &str, stream: bool, headers: &[&str]) -> 
 
 /// The only usage event, after checking that the counters say the same and nothing is open.
 async fn settled(gateway: &Gateway) -> Value {
-    eventually("the call is settled", || gateway.store.open_reservations() == 0).await;
+    let is_settled = || gateway.store.open_reservations() == 0 && !gateway.usage_events().is_empty();
+    eventually("the call is settled", is_settled).await;
     let events = gateway.usage_events();
     assert_eq!(events.len(), 1, "one call, one settlement: {events:?}");
     let counter = gateway.counter("t", "micro_usd", "day", 1_000_000).await;

@@ -147,6 +147,22 @@ impl Relay {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+        loop {
+            if self.poll_upstream(cx).is_pending() {
+                return Poll::Pending;
+            }
+            // What the filter keeps back is no frame.
+            if let Some(frame) = self.emit() {
+                return Poll::Ready(Some(frame));
+            }
+            if self.upstream.is_none() {
+                return Poll::Ready(None);
+            }
+        }
+    }
+
+    /// Takes in what is there, until there is something to pass on or the upstream is done.
+    fn poll_upstream(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while let Some(upstream) = self.upstream.as_mut() {
             match Pin::new(upstream).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
@@ -154,31 +170,20 @@ impl Relay {
                         break;
                     }
                 }
-                Poll::Ready(Some(Err(error))) => {
-                    self.fail(RelayError::Broken(error));
-                    break;
-                }
-                Poll::Ready(None) => {
-                    self.finish();
-                    break;
-                }
+                Poll::Ready(Some(Err(error))) => self.fail(RelayError::Broken(error)),
+                Poll::Ready(None) => self.finish(),
                 Poll::Pending => match self.merge.idle() {
                     Idle::Emit => break,
                     Idle::AskAgain => {
                         cx.waker().wake_by_ref();
                         return Poll::Pending;
                     }
-                    Idle::Wait => {
-                        if self.is_too_idle(cx) {
-                            self.fail(RelayError::Idle);
-                            break;
-                        }
-                        return Poll::Pending;
-                    }
+                    Idle::Wait if self.is_too_idle(cx) => self.fail(RelayError::Idle),
+                    Idle::Wait => return Poll::Pending,
                 },
             }
         }
-        self.emit()
+        Poll::Ready(())
     }
 
     /// Whether nothing is held and nothing is expected at once.
@@ -197,43 +202,53 @@ impl Relay {
         }
     }
 
-    /// Meters a frame and holds it. True when it is time to pass on what is held.
+    /// Takes a frame in. True when what is held should be passed on.
     fn take_in(&mut self, frame: Frame<Bytes>) -> bool {
         self.progressed = true;
-        let data = match frame.into_data() {
-            Ok(data) => data,
+        let full = match frame.into_data() {
+            Ok(data) => self.merge.push(data),
             Err(frame) => {
                 self.trailers = frame.into_trailers().ok();
                 return false;
             }
         };
-        if let Some(metering) = &mut self.metering {
-            metering.read(&data);
-        }
-        let data = match &mut self.filter {
-            Some(filter) => filter.push(data),
-            None => data,
-        };
-        let full = self.pass(data);
         if self.upstream.as_ref().is_some_and(HttpBody::is_end_stream) {
             self.finish();
-            return true;
         }
         full
     }
 
-    fn pass(&mut self, bytes: Bytes) -> bool {
+    /// What is held as the client gets it. It is metered here, not as it comes: events that came
+    /// together are read together.
+    fn pass_held(&mut self) -> Option<Bytes> {
+        let held = self.merge.take()?;
+        if let Some(metering) = &mut self.metering {
+            metering.read(&held);
+        }
+        let bytes = match &mut self.filter {
+            Some(filter) => filter.push(held),
+            None => held,
+        };
         self.tail.passed(&bytes);
-        self.merge.push(bytes)
+        Some(bytes)
+    }
+
+    /// Nothing more comes: what is left is put where it waits for its turn, already metered.
+    fn close(&mut self) {
+        let held = self.pass_held();
+        let kept_back = self.filter.as_mut().map(StreamFilter::finish);
+        if let Some(kept_back) = &kept_back {
+            self.tail.passed(kept_back);
+        }
+        self.upstream = None;
+        for bytes in [held, kept_back].into_iter().flatten() {
+            self.merge.push(bytes);
+        }
     }
 
     /// The upstream's answer is whole.
     fn finish(&mut self) {
-        self.upstream = None;
-        if let Some(filter) = &mut self.filter {
-            let rest = filter.finish();
-            self.pass(rest);
-        }
+        self.close();
         let is_finished = self.metering.take().map(|mut metering| metering.end(Outcome::UpstreamBroken));
         // The connection ended as it should, the answer did not.
         if is_finished == Some(false)
@@ -246,11 +261,7 @@ impl Relay {
     /// The upstream broke off. What was held is passed on; then the client is told so in its protocol
     /// where that is possible, and by a broken connection where not. It never looks like an end.
     fn fail(&mut self, error: RelayError) {
-        self.upstream = None;
-        if let Some(filter) = &mut self.filter {
-            let rest = filter.finish();
-            self.pass(rest);
-        }
+        self.close();
         match self.tail.error_event(&error) {
             Some(event) => {
                 self.merge.push(event);
@@ -262,14 +273,16 @@ impl Relay {
         }
     }
 
-    fn emit(&mut self) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
-        if let Some(bytes) = self.merge.take() {
-            return Poll::Ready(Some(Ok(Frame::data(bytes))));
+    /// The next frame for the client, if there is one.
+    fn emit(&mut self) -> Option<Result<Frame<Bytes>, RelayError>> {
+        let bytes = if self.upstream.is_some() { self.pass_held() } else { self.merge.take() };
+        if let Some(bytes) = bytes.filter(|bytes| !bytes.is_empty()) {
+            return Some(Ok(Frame::data(bytes)));
         }
         if let Some(error) = self.failure.take() {
-            return Poll::Ready(Some(Err(error)));
+            return Some(Err(error));
         }
-        Poll::Ready(self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
+        self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers)))
     }
 
     /// Whether the upstream has sent nothing for longer than it may. The timer is not touched by
@@ -289,6 +302,8 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
+        // What has come and has not been passed on was used all the same.
+        self.pass_held();
         let (Some(metering), Some(upstream)) = (self.metering.take(), self.upstream.take()) else { return };
         let Some(app) = metering.call.as_ref().map(|call| call.app().clone()) else { return };
         if !app.drain.is_zero() {
