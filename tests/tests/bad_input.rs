@@ -252,6 +252,19 @@ async fn slow_heads_and_silent_connections_are_closed() {
 }
 
 #[tokio::test]
+async fn a_connection_that_is_used_now_and_then_stays_open() {
+    let server = "header_timeout_seconds = 1".to_owned();
+    let gateway = Gateway::start(GatewayOptions { server, ..GatewayOptions::default() });
+    let mut connection = Client::new(gateway.address()).connect().await;
+    // Twice as long as a silent one is given, with a short request now and then.
+    for _ in 0..20 {
+        connection.write(b"GET /v1/nothing HTTP/1.1\r\nhost: t\r\n\r\n").await;
+        assert_eq!(connection.answer().await.expect("still open").status, 404);
+        tokio::time::sleep(std::time::Duration::from_millis(130)).await;
+    }
+}
+
+#[tokio::test]
 async fn connections_have_a_bound_and_wait_their_turn() {
     let server = "max_connections = 2".to_owned();
     let gateway = Gateway::start(GatewayOptions {

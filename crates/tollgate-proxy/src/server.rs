@@ -3,7 +3,10 @@
 use std::{
     io,
     net::{SocketAddr, TcpListener},
-    sync::{Arc, atomic::AtomicU64},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     thread::JoinHandle,
     time::Duration,
 };
@@ -89,8 +92,8 @@ async fn run(listener: TcpListener, shared: Arc<Shared>, worker: Arc<Worker>) {
     tracker.close();
     let parts = shared.app.load().parts.clone();
     if tokio::time::timeout(shared.drain, tracker.wait()).await.is_err() {
-        shared.cut.fetch_add(tracker.len() as u64, std::sync::atomic::Ordering::Relaxed);
-        parts.cutting.store(true, std::sync::atomic::Ordering::Relaxed);
+        shared.cut.fetch_add(tracker.len() as u64, Ordering::Relaxed);
+        parts.cutting.store(true, Ordering::Relaxed);
         cut.cancel();
         tracker.wait().await;
     }
@@ -156,7 +159,7 @@ async fn serve(
     let io = StallGuard::new(TokioIo::new(stream), CLIENT_STALL_MAX);
     let open = OpenRequests::default();
     let counted = open.clone();
-    let service = service_fn(move |request| service::call(worker.clone(), counted.clone(), request));
+    let service = service_fn(move |request| service::call(worker.clone(), counted.begin(), request));
     let builder = http_builder(tracker);
     let connection = builder.serve_connection(io, service);
     tokio::pin!(connection);
@@ -195,21 +198,32 @@ async fn serve(
     }
 }
 
-/// Counts the requests that are open on one connection: each holds a clone until its answer is gone.
+/// Counts the requests of one connection. Each holds a clone while it is open, until its answer is gone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct OpenRequests(Arc<()>);
+pub(crate) struct OpenRequests {
+    /// How many have begun.
+    begun: Arc<AtomicU64>,
+}
 
 impl OpenRequests {
     /// Clones that are not requests: the connection's own and its service's.
     const OWN_CLONES: usize = 2;
 
-    /// Ends when no request has been open at so many looks in a row, `pause` apart.
+    /// A request has begun; it holds what is returned.
+    fn begin(&self) -> Self {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        self.clone()
+    }
+
+    /// Ends when no request has been open at so many looks in a row, `pause` apart, nor between them.
     async fn none_for(&self, looks: u32, pause: Duration) {
-        let mut idle_looks = 0;
+        let (mut idle_looks, mut begun_before) = (0, self.begun.load(Ordering::Relaxed));
         while idle_looks < looks {
             tokio::time::sleep(pause).await;
-            let is_idle = Arc::strong_count(&self.0) <= Self::OWN_CLONES;
+            let begun = self.begun.load(Ordering::Relaxed);
+            let is_idle = begun == begun_before && Arc::strong_count(&self.begun) <= Self::OWN_CLONES;
             idle_looks = if is_idle { idle_looks + 1 } else { 0 };
+            begun_before = begun;
         }
     }
 }
