@@ -26,6 +26,12 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "tidy", what: "rules of the house", is_quick: true, run: tidy },
     Step { name: "clippy", what: "lints, warnings denied", is_quick: true, run: clippy },
     Step { name: "test", what: "unit, property and end-to-end tests", is_quick: true, run: test },
+    Step {
+        name: "interleavings",
+        what: "the memory store's locks under a scheduler that tries orders",
+        is_quick: false,
+        run: interleavings,
+    },
     Step { name: "doc", what: "documentation, warnings denied", is_quick: false, run: doc },
     Step {
         name: "deny",
@@ -87,6 +93,21 @@ fn test(context: &Context) -> Result<(), String> {
         eprintln!("LEFT OUT: recorded exchanges; set {CAPTURES} to their folder");
     }
     let arguments = ["test", "--workspace", "--locked", "--no-fail-fast"];
+    command::run(&mut context.cargo(&arguments))
+}
+
+/// With locks of a scheduler's instead of the system's, which no other build may have.
+fn interleavings(context: &Context) -> Result<(), String> {
+    let arguments = [
+        "test",
+        "--package",
+        "tollgate-store",
+        "--features",
+        "shuttle",
+        "--test",
+        "interleavings",
+        "--locked",
+    ];
     command::run(&mut context.cargo(&arguments))
 }
 
