@@ -58,13 +58,11 @@ impl Transitions for BucketedWindow {
         }
     }
 
-    fn tally(&self, limit: Amount, now: TimestampMs) -> Tally {
+    fn tally(&self, _limit: Amount, now: TimestampMs) -> Tally {
         let (used, held) = self.buckets.sums_at(self.bucket(now));
         Tally {
             spent: ExactAmount::whole(narrow(used.saturating_sub(held))),
             held: Amount::new(narrow(held.min(used))),
-            remaining: self.remaining(limit, now),
-            resets_at: self.resets_at(limit, now),
         }
     }
 

@@ -63,14 +63,9 @@ impl Transitions for Budget {
         }
     }
 
-    fn tally(&self, limit: Amount, now: TimestampMs) -> Tally {
+    fn tally(&self, _limit: Amount, now: TimestampMs) -> Tally {
         let state = self.rolled(now);
-        Tally {
-            spent: state.spend.settled(),
-            held: state.spend.held,
-            remaining: state.spend.remaining(limit),
-            resets_at: state.end,
-        }
+        Tally { spent: state.spend.settled(), held: state.spend.held }
     }
 
     fn remaining(&self, limit: Amount, now: TimestampMs) -> Amount {

@@ -19,9 +19,8 @@ impl Transitions for Concurrent {
         Outcome::Never
     }
 
-    fn tally(&self, limit: Amount, now: TimestampMs) -> Tally {
-        let remaining = self.remaining(limit, now);
-        Tally { spent: ExactAmount::ZERO, held: self.open, remaining, resets_at: None }
+    fn tally(&self, _limit: Amount, _now: TimestampMs) -> Tally {
+        Tally { spent: ExactAmount::ZERO, held: self.open }
     }
 
     fn remaining(&self, limit: Amount, _now: TimestampMs) -> Amount {

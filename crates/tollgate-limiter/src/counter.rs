@@ -43,13 +43,13 @@ pub(crate) struct Booking {
     pub(crate) charge: Amount,
 }
 
-/// How a counter stands against a limit.
+/// What a counter has counted, as far as it still counts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Tally {
+    /// By settled requests.
     pub(crate) spent: ExactAmount,
+    /// By open reservations.
     pub(crate) held: Amount,
-    pub(crate) remaining: Amount,
-    pub(crate) resets_at: Option<TimestampMs>,
 }
 
 /// What each rule answers and does under a limit's amount. `now` may lie before the state's window
@@ -156,8 +156,14 @@ impl Counter {
 
     /// How the counter stands against `limit`.
     pub fn view(&self, limit: &Limit, now: TimestampMs) -> crate::CounterView {
-        let Tally { spent, held, remaining, resets_at } = self.tally(limit.amount, now);
-        crate::CounterView { key: limit.key.clone(), spent, held, remaining, resets_at }
+        let Tally { spent, held } = self.tally(limit.amount, now);
+        crate::CounterView {
+            key: limit.key.clone(),
+            spent,
+            held,
+            remaining: self.remaining(limit.amount, now),
+            resets_at: self.resets_at(limit.amount, now),
+        }
     }
 
     pub(crate) fn when(&self, limit: Amount, charge: Amount, now: TimestampMs) -> Outcome {

@@ -79,7 +79,8 @@ impl Ask<'_> {
         let (limit_amount, now) = (limit.amount, found.now);
         found.read(index, limit, |counter| {
             let outcome = counter.when(limit_amount, needed, now);
-            let Tally { spent, held, resets_at, .. } = counter.tally(limit_amount, now);
+            let Tally { spent, held } = counter.tally(limit_amount, now);
+            let resets_at = counter.resets_at(limit_amount, now);
             let spent = spent.rounded_up();
             EntryRefusal { index, outcome, limit: limit_amount, spent, held, needed, resets_at }
         })

@@ -64,14 +64,9 @@ impl Transitions for Idle {
         if charge <= limit { Outcome::Wait(self.rolled(now).until.since(now)) } else { Outcome::Never }
     }
 
-    fn tally(&self, limit: Amount, now: TimestampMs) -> Tally {
+    fn tally(&self, _limit: Amount, now: TimestampMs) -> Tally {
         let state = self.rolled(now);
-        Tally {
-            spent: state.spend.settled(),
-            held: state.spend.held,
-            remaining: state.spend.remaining(limit),
-            resets_at: state.resets_at(limit, now),
-        }
+        Tally { spent: state.spend.settled(), held: state.spend.held }
     }
 
     fn remaining(&self, limit: Amount, now: TimestampMs) -> Amount {

@@ -16,8 +16,8 @@ impl Transitions for PerRequest {
         Outcome::Never
     }
 
-    fn tally(&self, limit: Amount, _now: TimestampMs) -> Tally {
-        Tally { spent: ExactAmount::ZERO, held: Amount::ZERO, remaining: limit, resets_at: None }
+    fn tally(&self, _limit: Amount, _now: TimestampMs) -> Tally {
+        Tally { spent: ExactAmount::ZERO, held: Amount::ZERO }
     }
 
     fn remaining(&self, limit: Amount, _now: TimestampMs) -> Amount {

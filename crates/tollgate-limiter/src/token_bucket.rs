@@ -126,12 +126,7 @@ impl Transitions for TokenBucket {
         let used = self.used(limit, now);
         let (_, held) = self.state.recent.sums_at(cut(self.window).part(now));
         let held = narrow(held).min(used);
-        Tally {
-            spent: ExactAmount::whole(used.saturating_sub(held)),
-            held: Amount::new(held),
-            remaining: self.remaining(limit, now),
-            resets_at: self.resets_at(limit, now),
-        }
+        Tally { spent: ExactAmount::whole(used.saturating_sub(held)), held: Amount::new(held) }
     }
 
     fn remaining(&self, limit: Amount, now: TimestampMs) -> Amount {

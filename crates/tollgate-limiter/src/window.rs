@@ -154,17 +154,12 @@ impl Transitions for SlidingWindow {
         Outcome::Wait(TimestampMs::new(first_fit_ms).since(now))
     }
 
-    fn tally(&self, limit: Amount, now: TimestampMs) -> Tally {
+    fn tally(&self, _limit: Amount, now: TimestampMs) -> Tally {
         let state = self.rolled(now);
         let parts_left = state.parts_left(now);
         let used = state.cur.used.saturating_add(state.weighed(state.prev.used, parts_left));
         let spent = state.cur.settled().saturating_add(state.weighed(state.prev.settled(), parts_left));
-        Tally {
-            spent: ExactAmount::whole(spent),
-            held: Amount::new(used.saturating_sub(spent)),
-            remaining: state.remaining(limit, now),
-            resets_at: state.resets_at(limit, now),
-        }
+        Tally { spent: ExactAmount::whole(spent), held: Amount::new(used.saturating_sub(spent)) }
     }
 
     fn remaining(&self, limit: Amount, now: TimestampMs) -> Amount {

@@ -90,6 +90,15 @@ fn amounts_at_the_end_of_the_numbers_saturate() {
     assert_eq!(end, Outcome::Admit);
 }
 
+/// The last period there is ends with the numbers: it never begins anew.
+#[test]
+fn the_last_moment_there_is_belongs_to_a_period() {
+    let mut desk = Desk::default();
+    let day = budget("b", Period::Day, 10);
+    assert!(desk.admits(u64::MAX, &day, 10));
+    assert!(!desk.admits(u64::MAX, &day, 1));
+}
+
 #[test]
 fn a_window_without_length_is_one_of_a_millisecond() {
     let mut desk = Desk::default();

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use tollgate_limiter::{
-    Amount, Attempt, EXTENSIONS_MAX, ExactAmount, Held, Ledger, LedgerError, Period, ReservationId, Settled,
-    TimestampMs, Verdict,
+    Amount, Attempt, DurationMs, EXTENSIONS_MAX, ExactAmount, Held, Ledger, LedgerError, Period,
+    ReservationId, Rule, Settled, TimestampMs, Verdict,
 };
 
-use crate::support::{Desk, MINUTE_MS, budget, plan, rate, whole};
+use crate::support::{Desk, MINUTE_MS, bucketed, budget, limit, plan, rate, whole};
 
 const ID: ReservationId = ReservationId::new(99);
 const NOW: TimestampMs = TimestampMs::new(1_000);
@@ -290,6 +290,59 @@ fn memory_is_bounded_by_what_still_counts() {
     };
     assert_eq!(settle(&mut desk, 40_000), Err(LedgerError::OtherPlan));
     assert_eq!(settle(&mut desk, 1), Ok(Settled::WithoutReservation));
+}
+
+/// Every rule's counter stays through sweeps as long as it counts, and goes when it does not.
+#[test]
+fn a_sweep_drops_what_no_longer_counts_and_nothing_else() {
+    let minute = DurationMs::new(MINUTE_MS);
+    let rules = [
+        Rule::SlidingWindow { window: minute },
+        Rule::BucketedWindow { window: minute },
+        Rule::TokenBucket { window: minute },
+        Rule::Calendar(Period::Hour),
+        Rule::Idle { after: minute },
+        Rule::Concurrent,
+    ];
+    let sweep = |desk: &mut Desk, now_ms| {
+        let other = limit("other", Rule::Calendar(Period::Total), u64::MAX);
+        (0..600).for_each(|_| assert!(desk.admits(now_ms, &other, 1)));
+    };
+    for rule in rules {
+        let mut desk = Desk::default();
+        let counted = limit("counted", rule, 10);
+        let held = desk.reserve(0, &plan(&[(&counted, 5)])).unwrap();
+        sweep(&mut desk, 1);
+        let (_, still_held, _) = desk.stands(1, &counted);
+        assert_eq!((still_held, desk.ledger.counters()), (5, 2), "{rule:?}");
+        desk.settle(1, &held, &[5]);
+        sweep(&mut desk, 2);
+        let spent = if rule == Rule::Concurrent { 0 } else { 5 };
+        assert_eq!(desk.stands(2, &counted).0, spent, "{rule:?}");
+        // An hour and a half: longer than any of them remembers.
+        sweep(&mut desk, 90 * MINUTE_MS);
+        assert_eq!(desk.ledger.counters(), 1, "{rule:?}");
+    }
+    // What gave everything back holds nothing any more, whatever the time.
+    for rule in [rules[0], rules[1], rules[3], rules[5]] {
+        let mut desk = Desk::default();
+        let counted = limit("counted", rule, 10);
+        let held = desk.reserve(0, &plan(&[(&counted, 5)])).unwrap();
+        desk.settle(0, &held, &[0]);
+        sweep(&mut desk, 1);
+        assert_eq!(desk.ledger.counters(), 1, "{rule:?}");
+    }
+}
+
+/// A settle within its reservation moves no window on: a clock that steps back finds what it left.
+#[test]
+fn a_settle_within_its_reservation_does_not_look_at_the_clock() {
+    for limit in [rate("r", MINUTE_MS, 10), bucketed("b", MINUTE_MS, 10)] {
+        let mut desk = Desk::default();
+        let held = desk.reserve(0, &plan(&[(&limit, 10)])).unwrap();
+        desk.settle(5 * MINUTE_MS, &held, &[10]);
+        assert_eq!(desk.stands(30_000, &limit), (10, 0, 0), "{:?}", limit.rule);
+    }
 }
 
 /// Plans with many counters each make them faster than calls are counted.
