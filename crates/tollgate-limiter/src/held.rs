@@ -42,6 +42,7 @@ pub enum Settled {
 
 /// One counter as it stands.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CounterView {
     /// The counter.
     pub key: CounterKey,

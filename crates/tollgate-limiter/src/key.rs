@@ -12,7 +12,14 @@ use crate::siphash::siphash;
 /// Names one counter. Counters of one partition are decided together in one step.
 ///
 /// It hashes its texts once, when it is made.
+///
+/// With the feature `serde` it is written as its two texts.
 #[derive(Clone)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(from = "Texts", into = "Texts")
+)]
 pub struct CounterKey {
     partition: Arc<str>,
     name: Arc<str>,
@@ -43,6 +50,28 @@ impl CounterKey {
     /// secret of its own.
     pub const fn partition_hash(&self) -> u64 {
         self.partition_hash
+    }
+}
+
+/// What is written of a key.
+#[cfg(feature = "serde")]
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Texts {
+    partition: alloc::string::String,
+    name: alloc::string::String,
+}
+
+#[cfg(feature = "serde")]
+impl From<Texts> for CounterKey {
+    fn from(texts: Texts) -> Self {
+        Self::new(texts.partition, texts.name)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl From<CounterKey> for Texts {
+    fn from(key: CounterKey) -> Self {
+        Self { partition: key.partition().into(), name: key.name().into() }
     }
 }
 

@@ -63,6 +63,93 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # The rules
+//!
+//! A [`Rule`] says how a limit counts. They all speak the same three answers, and all can stand in
+//! one plan:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use tollgate_limiter::{
+//!     Amount, Attempt, CounterKey, DurationMs, Enforcement, Entry, ExactAmount, Held, Ledger, Limit,
+//!     Outcome::{self, Admit, Never, Wait}, Period, Plan, ReservationId, Rule, TimestampMs, Verdict,
+//! };
+//!
+//! /// Asks a limit of ten, in a ledger that knows nothing else.
+//! struct Asked { ledger: Ledger, limit: Arc<Limit>, ids: u128 }
+//!
+//! impl Asked {
+//!     fn of(rule: Rule) -> Self {
+//!         let (key, amount) = (CounterKey::new("acme", "limit"), Amount::new(10));
+//!         let limit = Arc::new(Limit { key, rule, amount, enforcement: Enforcement::Hard });
+//!         Self { ledger: Ledger::new(), limit, ids: 0 }
+//!     }
+//!
+//!     fn reserve(&mut self, now_ms: u64, charge: u64) -> Result<Held, Outcome> {
+//!         self.ids += 1;
+//!         let (now, id) = (TimestampMs::new(now_ms), ReservationId::new(self.ids));
+//!         let entry = Entry { limit: Arc::clone(&self.limit), charge: Amount::new(charge) };
+//!         let plan = Arc::new(Plan::new(vec![entry]).expect("one entry is a plan"));
+//!         match self.ledger.reserve(now, id, Arc::clone(&plan), Attempt::First).expect("the id is new") {
+//!             Verdict::Admitted(admission) => Ok(Held { id, plan, at: admission.at }),
+//!             Verdict::Refused(refusal) => Err(refusal.binding.outcome),
+//!         }
+//!     }
+//!
+//!     fn answer(&mut self, now_ms: u64, charge: u64) -> Outcome {
+//!         self.reserve(now_ms, charge).map_or_else(|refused| refused, |_| Admit)
+//!     }
+//!
+//!     fn settle(&mut self, now_ms: u64, held: &Held, used: u64) {
+//!         let settled = self.ledger.settle(TimestampMs::new(now_ms), held, &[ExactAmount::whole(used)]);
+//!         settled.expect("it is held");
+//!     }
+//! }
+//!
+//! let second = DurationMs::new(1_000);
+//! let wait = |ms| Wait(DurationMs::new(ms));
+//!
+//! // Two windows of the clock and the part of the older one that is still in sight: little state, at
+//! // most 2 · 10 − 1 in any second.
+//! let mut sliding = Asked::of(Rule::SlidingWindow { window: second });
+//! assert_eq!([sliding.answer(900, 10), sliding.answer(900, 1)], [Admit, wait(100 + 100)]);
+//!
+//! // Sixty buckets and one: more state, at most 10 in any second, wherever it starts.
+//! let mut bucketed = Asked::of(Rule::BucketedWindow { window: second });
+//! assert_eq!([bucketed.answer(900, 10), bucketed.answer(900, 1)], [Admit, wait(1_017)]);
+//!
+//! // Ten at once, then one each 100 ms. A debt is paid off before anything passes.
+//! let mut bucket = Asked::of(Rule::TokenBucket { window: second });
+//! let burst = bucket.reserve(0, 10)?;
+//! assert_eq!(bucket.answer(0, 1), wait(100));
+//! bucket.settle(0, &burst, 12);
+//! assert_eq!(bucket.answer(0, 1), wait(300));
+//!
+//! // All of a calendar period in UTC. `Period::Total` has no end to wait for.
+//! let mut day = Asked::of(Rule::Calendar(Period::Day));
+//! assert_eq!([day.answer(0, 10), day.answer(0, 1)], [Admit, wait(86_400_000)]);
+//! let mut total = Asked::of(Rule::Calendar(Period::Total));
+//! assert_eq!([total.answer(0, 10), total.answer(0, 1)], [Admit, Never]);
+//!
+//! // All of a session, which is forgotten a second after its last use.
+//! let mut session = Asked::of(Rule::Idle { after: second });
+//! assert_eq!([session.answer(0, 4), session.answer(900, 6)], [Admit, Admit]);
+//! assert_eq!([session.answer(1_000, 1), session.answer(1_900, 1)], [wait(900), Admit]);
+//!
+//! // What is open at once: only a settle makes room.
+//! let mut open = Asked::of(Rule::Concurrent);
+//! let call = open.reserve(0, 10)?;
+//! assert_eq!(open.answer(0, 1), Never);
+//! open.settle(5_000, &call, 0);
+//! assert_eq!(open.answer(5_000, 1), Admit);
+//!
+//! // How large one call may be. Nothing is kept.
+//! let mut size = Asked::of(Rule::PerRequest);
+//! assert_eq!([size.answer(0, 10), size.answer(0, 10), size.answer(0, 11)], [Admit, Admit, Never]);
+//! assert_eq!(size.ledger.counters(), 0);
+//! # Ok::<(), Outcome>(())
+//! ```
+//!
 //! # What it promises
 //!
 //! - **All or nothing.** A plan that one limit refuses changes no counter. The refusal names the
@@ -72,8 +159,11 @@
 //! - **A window holds.** In no window of a [sliding limit](Rule::SlidingWindow) more than the limit
 //!   is admitted, in no span of its length more than twice the limit less one. Under steady overload
 //!   of single units, each window passes the limit or one less.
-//! - **A budget is exact.** A [calendar counter](Rule::Calendar) equals the sum of what settled and
-//!   what is held, to the millionth of a unit. What was reserved in a period is settled in it.
+//!   A [bucketed](Rule::BucketedWindow) one admits no more than the limit in any span of its length; a
+//!   [token bucket](Rule::TokenBucket) no more than the limit and what is refilled meanwhile.
+//! - **A budget is exact.** A [calendar counter](Rule::Calendar) or a [session](Rule::Idle) equals the
+//!   sum of what settled and what is held, to the millionth of a unit. What was reserved in a period
+//!   or session is settled in it.
 //! - **A settle is never refused.** Money that is spent is recorded, also beyond the limit; the debt
 //!   carries.
 //! - **Once per id.** A repeated reserve, extend or settle answers the same and charges once. A
@@ -88,9 +178,10 @@
 //! # What it does not know
 //!
 //! Everything here is a function of its arguments: nothing is read from a clock, nothing is random,
-//! nothing waits, nothing is rounded in the caller's favour. There are no floats, no dependencies
-//! and no `std`. To keep counters elsewhere than in a [`Ledger`], implement [`Counters`] and pair it
-//! with [`Reservations`]; a [`CounterRow`] drops what no longer counts.
+//! nothing waits, nothing is rounded in the caller's favour. There are no floats, no `std`, and no
+//! dependencies but `serde` where its feature is asked for. To keep counters elsewhere than in a [`Ledger`], implement [`Counters`] and pair it
+//! with [`Reservations`]; a [`CounterRow`] drops what no longer counts. The feature `oracle` has the
+//! rules once more, naively, to test such things against.
 #![no_std]
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 

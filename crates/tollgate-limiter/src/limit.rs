@@ -18,6 +18,7 @@ const TOKEN_BUCKET_LEVEL_MAX: u64 = 1 << 51;
 
 /// How a limit counts.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Rule {
     /// The current window plus the part of the previous one that is still in sight. In a window of
@@ -79,6 +80,7 @@ impl Rule {
 
 /// What happens when a charge does not fit.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum Enforcement {
     /// The request is refused.
     Hard,
@@ -89,6 +91,7 @@ pub enum Enforcement {
 /// One limit as a request meets it. The amount is no part of the counter's state, so that it can
 /// change while the count stays.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Limit {
     /// The counter that is charged.
     pub key: CounterKey,

@@ -13,6 +13,7 @@ const DAY_MS: u64 = 86_400_000;
 
 /// A calendar period in UTC. Weeks start on Monday.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum Period {
     /// One minute of the clock.
     Minute,

@@ -7,6 +7,7 @@ pub const MILLIONTHS: u32 = 1_000_000;
 
 /// A whole number of a limit's unit: requests, tokens or micro-USD.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
 pub struct Amount(u64);
 
 impl Amount {
@@ -43,7 +44,14 @@ impl fmt::Display for Amount {
 }
 
 /// An amount with the part below one whole unit: micro-USD and the pico-USD that remain.
+///
+/// With the feature `serde` it is written as its millionths.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(from = "u128", into = "u128")
+)]
 pub struct ExactAmount {
     whole: u64,
     millionths: u32,
@@ -128,6 +136,20 @@ impl ExactAmount {
     }
 }
 
+#[cfg(feature = "serde")]
+impl From<u128> for ExactAmount {
+    fn from(millionths: u128) -> Self {
+        Self::from_millionths(millionths)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl From<ExactAmount> for u128 {
+    fn from(amount: ExactAmount) -> Self {
+        amount.as_millionths()
+    }
+}
+
 impl From<Amount> for ExactAmount {
     fn from(amount: Amount) -> Self {
         Self::whole(amount.get())
@@ -138,6 +160,7 @@ macro_rules! quantity {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
         pub struct $name(u64);
 
         impl $name {
@@ -190,6 +213,7 @@ quantity! {
 
 /// A moment: milliseconds since 1970-01-01T00:00:00Z, without leap seconds.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
 pub struct TimestampMs(u64);
 
 impl TimestampMs {

@@ -14,6 +14,7 @@ mod idle;
 mod ledger_model;
 mod period;
 mod protocol;
+mod serde;
 mod support;
 mod token_bucket;
 mod window;
