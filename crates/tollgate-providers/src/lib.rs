@@ -31,6 +31,7 @@ mod meter;
 mod name;
 mod openai;
 mod other_models;
+mod prefix;
 mod route;
 mod scan;
 mod sse;

@@ -317,8 +317,7 @@ impl Reader {
             }
             Event::Data(data) => {
                 let pieces = self.seen.pieces;
-                scanner.restart();
-                scanner.feed(data, self);
+                scanner.scan(data, self);
                 self.end_event(self.seen.pieces != pieces);
             }
             Event::TooLarge => {
@@ -373,8 +372,8 @@ impl Reader {
 }
 
 impl Handler for Reader {
-    fn want(&mut self, path: &[Name]) -> Want {
-        match &mut self.protocol {
+    fn want(&self, path: &[Name]) -> Want {
+        match &self.protocol {
             ProtocolReader::Anthropic(reader) => reader.want(path),
             ProtocolReader::OpenAi(reader) => reader.want(path),
         }

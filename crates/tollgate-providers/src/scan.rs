@@ -8,6 +8,7 @@
 use memchr::memchr2;
 
 use crate::estimate::Run;
+use crate::prefix::Prefix;
 
 /// A key that means something in an answer of some protocol.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -76,8 +77,8 @@ pub(crate) enum Want {
 /// Takes what a scan finds. A path is the keys that lead to a value, outermost first; arrays add
 /// nothing to it, and it ends after [`MAX_PATH`] keys.
 pub(crate) trait Handler {
-    /// A value begins.
-    fn want(&mut self, path: &[Name]) -> Want;
+    /// A value begins. The answer depends on the path alone.
+    fn want(&self, path: &[Name]) -> Want;
     /// A value that was to be kept.
     fn kept(&mut self, path: &[Name], json: &[u8]);
     /// A value that was to be kept ended, and was larger than what is kept.
@@ -97,15 +98,7 @@ const MAX_DEPTH: u32 = u64::BITS;
 #[derive(Debug)]
 pub(crate) struct Scanner {
     state: State,
-    depth: u32,
-    /// One bit a level: the container there is an object.
-    objects: u64,
-    /// The innermost container is an object.
-    is_in_object: bool,
-    /// How many objects are open, of the levels that are told apart.
-    open_objects: usize,
-    path: [Name; MAX_PATH],
-    awaits_key: bool,
+    place: Place,
     is_done: bool,
     key: [u8; Name::MAX_BYTES],
     key_bytes: usize,
@@ -115,6 +108,36 @@ pub(crate) struct Scanner {
     is_too_large: bool,
     /// The string that is being counted.
     run: Option<Run>,
+    prefix: Prefix,
+}
+
+/// Which containers are open.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    depth: u32,
+    /// One bit a level: the container there is an object.
+    objects: u64,
+    /// The innermost container is an object.
+    is_in_object: bool,
+    /// How many objects are open, of the levels that are told apart.
+    open_objects: usize,
+    path: [Name; MAX_PATH],
+    awaits_key: bool,
+}
+
+impl Place {
+    pub(crate) const OUTSIDE: Self = Self {
+        depth: 0,
+        objects: 0,
+        is_in_object: false,
+        open_objects: 0,
+        path: [Name::Other; MAX_PATH],
+        awaits_key: false,
+    };
+
+    fn path(&self) -> &[Name] {
+        &self.path[..self.open_objects.min(MAX_PATH)]
+    }
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -133,12 +156,7 @@ impl Scanner {
     pub(crate) const fn new() -> Self {
         Self {
             state: State::Structure,
-            depth: 0,
-            objects: 0,
-            is_in_object: false,
-            open_objects: 0,
-            path: [Name::Other; MAX_PATH],
-            awaits_key: false,
+            place: Place::OUTSIDE,
             is_done: false,
             key: [0; Name::MAX_BYTES],
             key_bytes: 0,
@@ -146,14 +164,44 @@ impl Scanner {
             kept: Vec::new(),
             is_too_large: false,
             run: None,
+            prefix: Prefix::new(),
         }
     }
 
+    /// Scans a value that is there as a whole, whatever came before. Of the values of one stream most
+    /// begin alike, up to the text that they bring: what is known of that beginning is not read again.
+    pub(crate) fn scan(&mut self, value: &[u8], handler: &mut impl Handler) {
+        self.restart();
+        match self.prefix.replay(value, handler) {
+            Some((place, rest)) => {
+                self.place = place;
+                self.state = State::Text;
+                self.run = Some(Run::default());
+                self.feed(rest, handler);
+            }
+            None => {
+                self.prefix.begin();
+                self.feed(value, handler);
+                self.prefix.give_up();
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn prefix(&self) -> &Prefix {
+        &self.prefix
+    }
+
     /// Begins anew, for the next value.
-    pub(crate) fn restart(&mut self) {
-        let mut kept = std::mem::take(&mut self.kept);
-        kept.clear();
-        *self = Self { kept, ..Self::new() };
+    fn restart(&mut self) {
+        self.state = State::Structure;
+        self.place = Place::OUTSIDE;
+        self.is_done = false;
+        self.key_bytes = 0;
+        self.keeping_at = None;
+        self.kept.clear();
+        self.is_too_large = false;
+        self.run = None;
     }
 
     /// Whether an object or array has begun and ended. What follows it is not looked at.
@@ -193,7 +241,7 @@ impl Scanner {
     fn structure(&mut self, cursor: &mut Cursor<'_>, handler: &mut impl Handler) {
         while let Some(&byte) = cursor.piece.get(cursor.at) {
             match byte {
-                b'"' if self.awaits_key => self.begin_key(cursor),
+                b'"' if self.place.awaits_key => self.begin_key(cursor),
                 b'"' => {
                     self.begin_value(cursor, handler, true);
                     cursor.at += 1;
@@ -201,11 +249,11 @@ impl Scanner {
                     self.text(cursor, handler);
                 }
                 b':' => {
-                    self.awaits_key = false;
+                    self.place.awaits_key = false;
                     cursor.at += 1;
                 }
                 b',' => {
-                    self.awaits_key = self.is_in_object;
+                    self.place.awaits_key = self.place.is_in_object;
                     cursor.at += 1;
                 }
                 b' ' | b'\t' | b'\r' | b'\n' => cursor.at += 1,
@@ -244,38 +292,44 @@ impl Scanner {
     }
 
     fn begin_value(&mut self, cursor: &mut Cursor<'_>, handler: &mut impl Handler, is_text: bool) {
-        if self.keeping_at.is_some() || self.depth == 0 {
+        if self.keeping_at.is_some() || self.place.depth == 0 {
             return;
         }
-        match handler.want(&self.path[..self.open_objects.min(MAX_PATH)]) {
+        match handler.want(self.place.path()) {
             Want::Skip => {}
-            Want::Count => self.run = is_text.then(Run::default),
+            Want::Count => {
+                self.run = is_text.then(Run::default);
+                if is_text {
+                    self.prefix.end(&cursor.piece[..=cursor.at], self.place);
+                }
+            }
             Want::Keep => {
-                self.keeping_at = Some(self.depth);
+                self.keeping_at = Some(self.place.depth);
                 cursor.keep_from = cursor.at;
             }
         }
     }
 
     fn end_value(&mut self, cursor: &Cursor<'_>, handler: &mut impl Handler) {
-        if self.run.is_some() || self.keeping_at == Some(self.depth) {
+        if self.run.is_some() || self.keeping_at == Some(self.place.depth) {
             self.hand_over(cursor, handler);
         }
     }
 
     fn hand_over(&mut self, cursor: &Cursor<'_>, handler: &mut impl Handler) {
-        let path = &self.path[..self.open_objects.min(MAX_PATH)];
+        let path = self.place.path();
         if let Some(run) = self.run.take() {
             handler.counted(path, run);
             return;
         }
         self.keeping_at = None;
+        self.prefix.kept(path, cursor.keep_from..cursor.at);
         let rest = &cursor.piece[cursor.keep_from..cursor.at];
         if self.kept.is_empty() && !self.is_too_large && rest.len() <= MAX_KEPT_BYTES {
             handler.kept(path, rest);
         } else {
             self.keep(rest);
-            let path = &self.path[..self.open_objects.min(MAX_PATH)];
+            let path = self.place.path();
             if self.is_too_large {
                 handler.too_large(path);
             } else {
@@ -296,41 +350,44 @@ impl Scanner {
     }
 
     fn open(&mut self, is_object: bool) {
-        self.depth = self.depth.saturating_add(1);
-        self.is_in_object = is_object && self.depth <= MAX_DEPTH;
-        self.awaits_key = self.is_in_object;
-        if let Some(bit) = level_bit(self.depth) {
+        self.place.depth = self.place.depth.saturating_add(1);
+        self.place.is_in_object = is_object && self.place.depth <= MAX_DEPTH;
+        self.place.awaits_key = self.place.is_in_object;
+        if let Some(bit) = level_bit(self.place.depth) {
             if is_object {
-                self.objects |= bit;
-                self.open_objects += 1;
+                self.place.objects |= bit;
+                self.place.open_objects += 1;
                 self.name_value(Name::Other);
-                self.awaits_key = true;
+                self.place.awaits_key = true;
             } else {
-                self.objects &= !bit;
+                self.place.objects &= !bit;
             }
         }
     }
 
     fn close(&mut self, cursor: &Cursor<'_>, handler: &mut impl Handler) {
-        if self.depth == 0 {
+        if self.place.depth == 0 {
             return;
         }
-        if self.is_in_object {
-            self.open_objects = self.open_objects.saturating_sub(1);
+        if self.place.is_in_object {
+            self.place.open_objects = self.place.open_objects.saturating_sub(1);
         }
-        self.depth -= 1;
-        self.is_in_object = level_bit(self.depth).is_some_and(|bit| self.objects & bit != 0);
-        self.awaits_key = false;
+        self.place.depth -= 1;
+        self.place.is_in_object =
+            level_bit(self.place.depth).is_some_and(|bit| self.place.objects & bit != 0);
+        self.place.awaits_key = false;
         self.end_value(cursor, handler);
-        self.is_done = self.depth == 0;
+        self.is_done = self.place.depth == 0;
     }
 
     /// The key of the value to come has been read.
     fn name_value(&mut self, name: Name) {
-        if let Some(slot) = self.open_objects.checked_sub(1).and_then(|level| self.path.get_mut(level)) {
+        if let Some(slot) =
+            self.place.open_objects.checked_sub(1).and_then(|level| self.place.path.get_mut(level))
+        {
             *slot = name;
         }
-        self.awaits_key = false;
+        self.place.awaits_key = false;
     }
 
     fn key(&mut self, cursor: &mut Cursor<'_>) {

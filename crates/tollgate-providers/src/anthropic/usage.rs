@@ -47,7 +47,7 @@ impl Reader {
         self.last_word.end_event(has_content, self.is_finished());
     }
 
-    pub(crate) fn want(&mut self, path: &[Name]) -> Want {
+    pub(crate) fn want(&self, path: &[Name]) -> Want {
         use Name::{
             Citations, Content, ContentBlock, Data, Delta, Error, Id, Message, Model, Role, StopReason, Type,
         };

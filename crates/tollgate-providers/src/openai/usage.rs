@@ -50,7 +50,7 @@ impl Reader {
         self.last_word.end_event(has_content, self.is_finished());
     }
 
-    pub(crate) fn want(&mut self, path: &[Name]) -> Want {
+    pub(crate) fn want(&self, path: &[Name]) -> Want {
         use Name::{
             Choices, Citations, Data, Delta, Error, FinishReason, Id, Logprobs, Message, Model, Role, Type,
         };
