@@ -197,8 +197,8 @@ impl Pricing<'_> {
     /// The answer's model decides the price; where it has none, the request's model.
     fn price_of(&self, answered: Option<&str>, flags: &mut Flags) -> (Option<&ModelPrice>, Arc<str>) {
         let asked = &self.quote.model;
-        let answered = answered.filter(|model| !model.is_empty());
-        let name = answered.map_or_else(|| asked.clone(), Arc::from);
+        let other = answered.filter(|model| !model.is_empty() && **model != **asked);
+        let name = other.map_or_else(|| asked.clone(), Arc::from);
         if let Some(price) = self.prices.lookup(&name, self.at) {
             return (Some(price), name);
         }
