@@ -68,7 +68,7 @@ macro_rules! contract_list {
             admission::a_settle_is_never_refused_and_its_debt_carries
             admission::a_changed_limit_keeps_the_count
             parallel::one_hundred_and_eighty_parallel_requests_at_limit_50_admit_50
-            parallel::three_handles_share_one_limit
+            parallel::c05_three_handles_share_one_limit
             parallel::plans_over_many_partitions_neither_deadlock_nor_lose_a_unit
             parallel::one_id_from_many_threads_charges_once
             protocol::a_repeated_reserve_charges_once_and_answers_the_same
@@ -96,6 +96,9 @@ macro_rules! contract_list {
             time::a_settle_never_touches_a_later_period
             time::an_extension_leaves_an_ended_period_alone
             time::unused_amounts_go_back_to_their_window
+            time::c41_a_counter_and_its_end_change_together
+            time::c42_each_window_resets_by_itself
+            time::c49_no_counter_refuses_for_ever
         }
     };
 }

@@ -42,7 +42,7 @@ pub(super) fn one_hundred_and_eighty_parallel_requests_at_limit_50_admit_50(harn
     assert_eq!((desk.stands(&requests), desk.stands(&usd)), ((0, 50), (0, 150)));
 }
 
-pub(super) fn three_handles_share_one_limit(harness: &dyn Harness) {
+pub(super) fn c05_three_handles_share_one_limit(harness: &dyn Harness) {
     let desks = [Desk::on_monday(harness), Desk::open(harness), Desk::open(harness)];
     let limit = per_minute("requests", 10);
     let passed = (0..30).filter(|call| desks[call % 3].admits(&limit, 1)).count();

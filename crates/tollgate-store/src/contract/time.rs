@@ -1,11 +1,12 @@
 //! Windows, periods, and clocks that step.
 
-use tollgate_limiter::{DurationMs, Outcome, Period, TimestampMs};
+use tollgate_limiter::{DurationMs, Held, Outcome, Period, Rule, Settled, TimestampMs};
 
 use super::{
     Harness,
-    desk::{DAY_MS, Desk, MINUTE_MS, MONDAY, admitted, budget, per_minute, plan},
+    desk::{DAY_MS, Desk, MINUTE_MS, MONDAY, admitted, budget, limit, per_minute, plan},
 };
+use crate::Clock;
 
 pub(super) fn three_a_second_at_limit_50_admit_50_49_49_49(harness: &dyn Harness) {
     let desk = Desk::on_monday(harness);
@@ -94,4 +95,62 @@ pub(super) fn unused_amounts_go_back_to_their_window(harness: &dyn Harness) {
     assert_eq!(desk.stands(&limit), (45, 0));
     desk.advance(MINUTE_MS);
     assert_eq!(desk.stands(&limit), (5, 0));
+}
+
+/// At no moment is the counter at nothing while the old period is still said to be open.
+pub(super) fn c41_a_counter_and_its_end_change_together(harness: &dyn Harness) {
+    let desk = Desk::on_monday(harness);
+    let day = budget("usd", Period::Day, 10);
+    assert!(desk.admits(&day, 10));
+    let [today, tomorrow] = [1, 2].map(|days| Some(MONDAY.saturating_add(DurationMs::new(days * DAY_MS))));
+    for (at_ms, spent, end) in
+        [(0, 10, today), (DAY_MS - 1, 10, today), (DAY_MS, 0, tomorrow), (2 * DAY_MS - 1, 0, tomorrow)]
+    {
+        harness.clock().set(MONDAY.saturating_add(DurationMs::new(at_ms)));
+        let view = desk.views(&[&day]).remove(0);
+        assert_eq!((view.held.get(), view.remaining.get(), view.resets_at), (spent, 10 - spent, end));
+    }
+}
+
+/// Of several windows over the same calls, each begins anew at its own end, and no other with it.
+pub(super) fn c42_each_window_resets_by_itself(harness: &dyn Harness) {
+    let desk = Desk::on_monday(harness);
+    let limits = [Period::Minute, Period::Hour, Period::Day, Period::Week, Period::Month]
+        .map(|period| budget(&format!("{period:?}"), period, 10));
+    let entries: Vec<_> = limits.iter().map(|limit| (limit, 7)).collect();
+    let held = desk.reserve(&plan(&entries)).unwrap();
+    desk.settle(&held, &[7; 5]);
+    // MONDAY is 30 November: the month ends before the week does.
+    let ends_ms = [MINUTE_MS, 60 * MINUTE_MS, DAY_MS, 7 * DAY_MS, DAY_MS];
+    for now_ms in ends_ms.iter().flat_map(|end_ms| [end_ms - 1, *end_ms]) {
+        harness.clock().set(MONDAY.saturating_add(DurationMs::new(now_ms)));
+        for (limit, end_ms) in limits.iter().zip(ends_ms) {
+            let spent = if now_ms < end_ms { 7 } else { 0 };
+            assert_eq!(desk.stands(limit), (spent, 0), "{:?} after {now_ms} ms", limit.key);
+        }
+    }
+}
+
+/// A counter that nobody touches any more refuses nobody for ever, however it came to be.
+pub(super) fn c49_no_counter_refuses_for_ever(harness: &dyn Harness) {
+    let desk = Desk::on_monday(harness);
+    let window = DurationMs::new(MINUTE_MS);
+    let rules = [
+        Rule::SlidingWindow { window },
+        Rule::BucketedWindow { window },
+        Rule::TokenBucket { window },
+        Rule::Calendar(Period::Minute),
+        Rule::Idle { after: window },
+    ];
+    for rule in rules {
+        let limit = limit("acme", &format!("{rule:?}"), rule, 10);
+        // A settle that nothing was reserved for makes the counter.
+        let lost = Held { id: desk.new_id(), plan: plan(&[(&limit, 1)]), at: harness.clock().now() };
+        assert_eq!(desk.settle(&lost, &[10]), Settled::WithoutReservation);
+        let Outcome::Wait(wait) = desk.outcome(&limit, 1) else {
+            panic!("{rule:?} is full, and not for ever")
+        };
+        desk.advance(wait.get());
+        assert_eq!(desk.outcome(&limit, 1), Outcome::Admit, "{rule:?}");
+    }
 }
