@@ -4,7 +4,7 @@ use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 
 use crate::{
     Amount, Attempt, Counter, CounterKey, CounterRow, CounterView, Counters, ExactAmount, Held, LedgerError,
-    Limit, Plan, ReservationId, Reservations, Settled, TimestampMs, Verdict,
+    Limit, Plan, ReservationId, Reservations, Settled, TimestampMs, Verdict, charge,
 };
 
 /// Counters and reservations of one process, as plain values: same calls, same answers.
@@ -87,6 +87,13 @@ impl Ledger {
         actuals: &[ExactAmount],
     ) -> Result<Settled, LedgerError> {
         self.reservations.settle(&mut self.counters, now, held, actuals)
+    }
+
+    /// Charges the whole plan for good, or nothing: for what is known beforehand, such as requests a
+    /// minute. There is nothing to settle, and nothing that keeps a repetition from charging again.
+    pub fn charge(&mut self, now: TimestampMs, plan: &Plan) -> Verdict {
+        self.counters.sweep(now);
+        charge(&mut self.counters, now, plan)
     }
 
     /// How the counters of `limits` stand, in the same order.

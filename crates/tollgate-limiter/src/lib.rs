@@ -63,6 +63,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! What is known beforehand needs no settle: [`Ledger::charge`] decides, charges for good, and keeps
+//! no record.
+//!
 //! # The rules
 //!
 //! A [`Rule`] says how a limit counts. They all speak the same three answers, and all can stand in
@@ -226,7 +229,7 @@ pub use ledger::Ledger;
 pub use limit::{BUDGET_AMOUNT_MAX, Enforcement, Limit, Rule, WINDOW_AMOUNT_MAX};
 pub use period::Period;
 pub use plan::{ENTRIES_MAX, Entry, Plan, PlanError};
-pub use record::{EXTENSIONS_MAX, Record};
+pub use record::{EXTENSIONS_MAX, Record, charge};
 pub use reservations::{Records, Reservations};
 pub use row::CounterRow;
 pub use units::{Amount, DurationMs, ExactAmount, MILLIONTHS, MicroUsd, ReservationId, TimestampMs, Tokens};

@@ -8,6 +8,7 @@
 //! ```
 
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use core::iter;
 
 use crate::{
     Admission, Amount, Counters, EntrySet, ExactAmount, Held, LedgerError, Limit, Plan, Refusal, Rule,
@@ -20,6 +21,24 @@ use crate::{
 
 /// The most times one reservation can be extended.
 pub const EXTENSIONS_MAX: usize = 4_096;
+
+/// Charges all of a plan that fits, for good: what a reservation does that is settled at once for
+/// what it reserved, without a record. [`Ledger::charge`](crate::Ledger::charge) for other counters.
+pub fn charge(counters: &mut impl Counters, now: TimestampMs, plan: &Plan) -> Verdict {
+    let mut found = Found::new(counters, now, plan);
+    let asks = asks(plan, plan.charges());
+    let verdict = decide(&found, asks.clone());
+    if let Verdict::Admitted(_) = verdict {
+        for Ask { index, limit, charge } in asks {
+            found.change(index, limit, |counter| {
+                let slot = counter.book(limit.amount, charge, now);
+                let booked = iter::once(Booking { slot, charge });
+                counter.settle(limit.amount, booked, charge.into(), now);
+            });
+        }
+    }
+    verdict
+}
 
 /// What is known under one id. Kept by whoever implements [`Records`](crate::Records).
 #[derive(Debug)]
@@ -48,7 +67,7 @@ impl Record {
         plan: Arc<Plan>,
         keep_refusal: bool,
     ) -> (Verdict, Option<Self>) {
-        let (verdict, slots) = charge(counters, now, &plan);
+        let (verdict, slots) = hold(counters, now, &plan);
         let state = match &verdict {
             Verdict::Admitted(admission) => {
                 State::Held(Holding { admission: *admission, slots, extensions: Vec::new() })
@@ -241,8 +260,8 @@ fn limits(plan: &Plan) -> impl Iterator<Item = &Limit> {
     plan.entries().iter().map(|entry| &*entry.limit)
 }
 
-/// Charges all of a plan that fits.
-fn charge(counters: &mut impl Counters, now: TimestampMs, plan: &Plan) -> (Verdict, Slots) {
+/// Books all of a plan that fits.
+fn hold(counters: &mut impl Counters, now: TimestampMs, plan: &Plan) -> (Verdict, Slots) {
     let mut found = Found::new(counters, now, plan);
     let asks = asks(plan, plan.charges());
     let verdict = decide(&found, asks.clone());

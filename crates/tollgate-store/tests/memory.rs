@@ -212,3 +212,16 @@ fn what_a_live_session_spent_before_the_start_counts() {
         [(1_500_000, Some(10_001)), (4_500_000, Some(10_900)), (0, None), (1_500_000, Some(10_200))]
     );
 }
+
+#[test]
+fn a_charge_is_for_good_and_keeps_no_record() {
+    let (clock, store) = store_at(0);
+    let minute = limit("acme", "requests", MINUTE, 2);
+    let one = plan(&[(&minute, 1)]);
+    let admitted: Vec<_> = (0..3).map(|_| matches!(store.charge(&one), Verdict::Admitted(_))).collect();
+    assert_eq!(admitted, [true, true, false]);
+    let view = now(store.inspect(&[minute])).unwrap().remove(0);
+    assert_eq!((view.spent, view.held, store.open_reservations()), (ExactAmount::whole(2), Amount::ZERO, 0));
+    clock.advance(DurationMs::new(90_000));
+    assert!(matches!(store.charge(&one), Verdict::Admitted(_)));
+}

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use proptest::prelude::*;
 use tollgate_limiter::{
-    Amount, Attempt, ExactAmount, Held, Ledger, LedgerError, Limit, Period, Plan, ReservationId, Rule,
-    TimestampMs, Verdict, oracle::NaiveLedger,
+    Amount, Attempt, DurationMs, ExactAmount, Held, Ledger, LedgerError, Limit, Period, Plan, ReservationId,
+    Rule, TimestampMs, Verdict, oracle::NaiveLedger,
 };
 
 use crate::support::{bucketed, budget, cases, limit, plan, rate, session, token_bucket};
@@ -165,5 +165,33 @@ proptest! {
         for call in &calls {
             run.step(call)?;
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(5_000))]
+
+    /// To charge is to reserve and to settle at once for all of it.
+    #[test]
+    fn a_charge_is_a_reservation_that_is_used_in_full(
+        calls in prop::collection::vec((0_u128..12, 0_u64..30_000), 1..40),
+    ) {
+        let (limits, size) = (limits(), limit("size", Rule::PerRequest, 12));
+        let (mut charged, mut reserved) = (Ledger::new(), Ledger::new());
+        let mut now = TimestampMs::new(1_000_000);
+        for (number, (id, wait_ms)) in (0_u128..).zip(calls) {
+            now = now.saturating_add(DurationMs::new(wait_ms));
+            let plan = plan_of(&limits, &size, id, 0);
+            let key = ReservationId::new(number);
+            let verdict = reserved.reserve(now, key, Arc::clone(&plan), Attempt::First).unwrap();
+            prop_assert_eq!(charged.charge(now, &plan), verdict.clone());
+            if let Verdict::Admitted(admission) = verdict {
+                let used: Vec<_> = plan.charges().map(ExactAmount::from).collect();
+                let held = Held { id: key, plan, at: admission.at };
+                reserved.settle(now, &held, &used).unwrap();
+            }
+            prop_assert_eq!(charged.inspect(now, &limits), reserved.inspect(now, &limits));
+        }
+        prop_assert_eq!(charged.open_reservations(), 0);
     }
 }

@@ -12,7 +12,7 @@ use std::{array, fmt, hash::BuildHasher, sync::Arc};
 use foldhash::quality::RandomState;
 use tollgate_limiter::{
     Amount, Attempt, CounterView, Counters, ExactAmount, Held, LedgerError, Limit, Plan, ReservationId,
-    Reservations, Rule, Settled, TimestampMs, Verdict,
+    Reservations, Rule, Settled, TimestampMs, Verdict, charge,
 };
 
 use crate::{
@@ -67,6 +67,15 @@ impl MemoryStore {
         let mut counters = self.counters.lock([limit].into_iter());
         counters.sweep(at);
         counters.change(limit, at, |counter| counter.record(limit.amount, at, spent));
+    }
+
+    /// Charges the whole plan for good, or nothing: for what is known beforehand. There is nothing to
+    /// settle, and nothing that keeps a repetition from charging again.
+    pub fn charge(&self, plan: &Plan) -> Verdict {
+        let now = self.clock.now();
+        let mut counters = self.counters.lock(plan.entries().iter().map(|entry| &*entry.limit));
+        counters.sweep(now);
+        charge(&mut counters, now, plan)
     }
 
     /// How many reservations are open.
