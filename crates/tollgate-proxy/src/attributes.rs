@@ -11,8 +11,8 @@ use tollgate_usage::Attributes;
 
 use crate::{headers, policy::KeyPolicy, refuse::Refused};
 
-/// The longest value.
-const VALUE_BYTES_MAX: usize = 128;
+/// The longest value: agents join several ids to one `metadata.user_id` of more than 128 characters.
+const VALUE_BYTES_MAX: usize = 256;
 
 /// The header of each attribute.
 const HEADERS: [(Scope, HeaderName); Scope::ATTRIBUTES.len()] = [
