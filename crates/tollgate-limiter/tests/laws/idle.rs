@@ -74,6 +74,18 @@ fn an_extension_leaves_a_new_session_alone() {
     assert_eq!(desk.stands(1_600, &limit), (0, 9, 1));
 }
 
+/// At the very moment it is forgotten, a session is over.
+#[test]
+fn an_extension_comes_too_late_at_the_moment_of_forgetting() {
+    for (now_ms, held_then) in [(AFTER_MS - 1, 3), (AFTER_MS, 0)] {
+        let mut desk = Desk::default();
+        let limit = session("s", AFTER_MS, 10);
+        let held = desk.reserve(0, &plan(&[(&limit, 1)])).unwrap();
+        assert!(desk.extend(now_ms, &held, 1, &[2]));
+        assert_eq!(desk.stands(now_ms, &limit).1, held_then, "at {now_ms}");
+    }
+}
+
 /// A cap of 0.10 USD, two parallel requests of 0.08 each: one is admitted.
 #[test]
 fn c02_parallel_requests_of_one_session_share_its_cap() {
