@@ -161,6 +161,7 @@ impl Call {
             attributes: admitted.attributes,
             session: admitted.session,
             provider: admitted.provider,
+            requested_model: (bill.model != admitted.quote.model).then(|| admitted.quote.model.clone()),
             model: bill.model,
             path: admitted.path,
             stream: self.stream || admitted.stream,

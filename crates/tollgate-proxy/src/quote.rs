@@ -180,6 +180,11 @@ impl Quote {
         let cost = counted.fold(PicoUsd::ZERO, |sum, part| sum.saturating_add(part.cost));
         Amounts { cost, ..self.reserved }
     }
+
+    /// Of the models that the request names beside its own, the one that may cost the most.
+    pub(crate) fn dearest_other(&self) -> Option<&Arc<str>> {
+        self.parts.iter().skip(1).max_by_key(|part| part.cost).map(|part| &part.name)
+    }
 }
 
 /// The output limit that goes into a request without one, for each choice: under

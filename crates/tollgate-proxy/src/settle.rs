@@ -36,12 +36,15 @@ pub(crate) struct Bill {
     pub(crate) amounts: Amounts,
     pub(crate) tokens: TokenCounts,
     pub(crate) usage_estimated: bool,
-    /// The model that decided the price.
+    /// The model that answered, by its own name for itself.
     pub(crate) model: Arc<str>,
     pub(crate) service_tier: Option<Arc<str>>,
     pub(crate) flags: Flags,
     pub(crate) others: Vec<ModelUse>,
-    /// What was used of `model`, for limits that are about models: not raised to the reservation.
+    /// The model that decided the price, and whose limits are charged: the one that answered or, where
+    /// its name has no price, the one that was asked for.
+    counted: Arc<str>,
+    /// What was used of it, for limits that are about models: not raised to the reservation.
     own: Amounts,
     /// What was used of others.
     parts: Vec<Part>,
@@ -50,7 +53,8 @@ pub(crate) struct Bill {
 /// What was used of one model.
 #[derive(Debug)]
 struct Part {
-    model: Arc<str>,
+    /// As in [`Bill::counted`].
+    counted: Arc<str>,
     amounts: Amounts,
 }
 
@@ -87,7 +91,8 @@ fn seen_so_far(quote: &Quote, metered: &Metered) -> Usage {
 
 impl Bill {
     /// What each limit of the plan is settled to. One that is about models gets what was really used of
-    /// them and, where that is an estimate, at least what was reserved for them.
+    /// them and, where that is an estimate, at least what was reserved for them. A request for a model
+    /// was made, whichever answered: it is not given back.
     pub(crate) fn actuals(
         &self,
         limits: &[AppliedLimit],
@@ -95,11 +100,15 @@ impl Bill {
         policy: &Policy,
         at: TimestampMs,
     ) -> Vec<ExactAmount> {
+        let asked = policy.called(&quote.model, at);
         let amounts = |limit: &AppliedLimit| {
             if !limit.is_of_models() {
                 return self.amounts;
             }
-            let used = self.used(limit, policy, at);
+            let mut used = self.used(limit, policy, at);
+            if limit.counts(asked.name, asked.id) {
+                used.requests = 1;
+            }
             if self.usage_estimated { used.max(&quote.reserved_for(limit)) } else { used }
         };
         limits.iter().map(|limit| limit.rule.measure.exact(&amounts(limit))).collect()
@@ -108,16 +117,16 @@ impl Bill {
     /// What was used of the models that a limit counts.
     pub(crate) fn used(&self, limit: &AppliedLimit, policy: &Policy, at: TimestampMs) -> Amounts {
         let counts = |model: &str| limit.counts(model, policy.called(model, at).id);
-        let own = if counts(&self.model) { self.own } else { Amounts::default() };
-        let counted = self.parts.iter().filter(|part| counts(&part.model));
+        let own = if counts(&self.counted) { self.own } else { Amounts::default() };
+        let counted = self.parts.iter().filter(|part| counts(&part.counted));
         let sum = counted.fold(own, |sum, part| sum.plus(&part.amounts));
         // Several models in one request are still one request.
         Amounts { requests: sum.requests.min(1), ..sum }
     }
 
-    /// The models that were really called.
+    /// The models whose limits are charged.
     pub(crate) fn models(&self) -> impl Iterator<Item = &str> {
-        iter::once(&*self.model).chain(self.parts.iter().map(|part| &*part.model))
+        iter::once(&*self.counted).chain(self.parts.iter().map(|part| &*part.counted))
     }
 }
 
@@ -137,6 +146,7 @@ impl Pricing<'_> {
             service_tier: self.quote.service_tier.clone(),
             flags: Flags::new(),
             others: Vec::new(),
+            counted: self.quote.model.clone(),
             own: Amounts::FREE,
             parts: Vec::new(),
         }
@@ -161,16 +171,17 @@ impl Pricing<'_> {
         let tier = metered.and_then(|metered| metered.service_tier.as_deref());
         let tier = Tier { served: tier, asked: self.quote.service_tier.as_deref() };
         let mut flags = Flags::new();
-        let (price, model) = self.price_of(model, &mut flags);
-        let own = amounts(usage, cost_of(price, usage, tier, &mut flags));
+        let answered = self.priced_as(model, &self.quote.model, &mut flags);
+        let own = amounts(usage, cost_of(answered.price, usage, tier, &mut flags));
         let mut all = own;
         let (mut others, mut parts) = (Vec::new(), Vec::new());
         for other in metered.map_or(&[][..], |metered| &metered.others) {
-            let (price, model) = self.price_of(Some(&other.model), &mut flags);
-            let used = amounts(&other.usage, cost_of(price, &other.usage, tier, &mut flags));
+            let asked = self.quote.dearest_other().unwrap_or(&self.quote.model);
+            let called = self.priced_as(Some(&other.model), asked, &mut flags);
+            let used = amounts(&other.usage, cost_of(called.price, &other.usage, tier, &mut flags));
             all = Amounts { requests: 1, ..all.plus(&used) };
-            parts.push(Part { model: model.clone(), amounts: used });
-            others.push(model_use(model, other));
+            parts.push(Part { counted: called.counted, amounts: used });
+            others.push(model_use(called.name, other));
         }
         if self.quote.hidden_input {
             note(&mut flags, "hidden_input");
@@ -185,27 +196,37 @@ impl Pricing<'_> {
             amounts: all,
             tokens: counts(usage),
             usage_estimated: true,
-            model,
+            model: answered.name,
             service_tier: tier.name().map(Arc::from),
             flags,
             others,
+            counted: answered.counted,
             own,
             parts,
         }
     }
 
-    /// The answer's model decides the price; where it has none, the request's model.
-    fn price_of(&self, answered: Option<&str>, flags: &mut Flags) -> (Option<&ModelPrice>, Arc<str>) {
-        let asked = &self.quote.model;
+    /// The answer's model decides the price; where it names none, or one without a price, the model that
+    /// was asked for decides: the price, and with it whose limits are charged.
+    fn priced_as(&self, answered: Option<&str>, asked: &Arc<str>, flags: &mut Flags) -> Priced<'_> {
         let other = answered.filter(|model| !model.is_empty() && **model != **asked);
         let name = other.map_or_else(|| asked.clone(), Arc::from);
         if let Some(price) = self.prices.lookup(&name, self.at) {
-            return (Some(price), name);
+            return Priced { price: Some(price), counted: name.clone(), name };
         }
         let price = self.prices.lookup(asked, self.at);
         note(flags, if price.is_some() { "price_of_requested_model" } else { "model_unpriced" });
-        (price, name)
+        Priced { price, counted: asked.clone(), name }
     }
+}
+
+/// A model that was used, and what it costs as.
+struct Priced<'p> {
+    price: Option<&'p ModelPrice>,
+    /// As the answer names it.
+    name: Arc<str>,
+    /// As in [`Bill::counted`].
+    counted: Arc<str>,
 }
 
 /// The service tier: the one that the answer names decides.

@@ -34,8 +34,11 @@ pub struct UsageEvent {
     pub session: Option<Session>,
     /// The provider's id.
     pub provider: Arc<str>,
-    /// The model that was asked for.
+    /// The model that answered, by its own name for itself; the one that was asked for where the answer
+    /// names none.
     pub model: Arc<str>,
+    /// The model that was asked for, where the answer names another.
+    pub requested_model: Option<Arc<str>>,
     /// The request's path, without a query.
     pub path: Arc<str>,
     /// Whether the answer was a stream.

@@ -32,6 +32,9 @@ fn usage(out: &mut Vec<u8>, event: &UsageEvent) {
     }
     object.text("provider", &event.provider);
     object.text("model", &event.model);
+    if let Some(requested) = &event.requested_model {
+        object.text("requested_model", requested);
+    }
     object.text("path", &event.path);
     object.flag("stream", event.stream);
     object.number("status", event.status);

@@ -41,8 +41,10 @@ pub struct Replayed<'a> {
     pub session: Option<&'a str>,
     /// The provider's id.
     pub provider: &'a str,
-    /// The model that was asked for.
+    /// The model that answered, or was asked for where the answer named none.
     pub model: &'a str,
+    /// The model that was asked for, where the answer named another.
+    pub requested_model: Option<&'a str>,
     /// What was used.
     pub tokens: TokenCounts,
     /// Whether the usage or the cost rests on an estimate.

@@ -14,7 +14,7 @@ impl Policy {
         let past = Past {
             owner: Owner { tenant: event.tenant, key: event.key },
             session: event.session,
-            model: self.called(event.model, event.ts),
+            model: self.charged_as(event),
         };
         let mut spend = |scope, value: &str| {
             for rule in self.rules.of(scope, value) {
@@ -35,6 +35,18 @@ impl Policy {
             for rule in self.rules.of(Scope::Model, past.model.name).filter(|rule| rule.id.is_some()) {
                 past.budget(rule, past.model.name).iter().for_each(|limit| each(limit));
             }
+        }
+    }
+}
+
+impl Policy {
+    /// The model whose budgets a recorded call was spent from: the one that answered or, where its name
+    /// has no price, the one that was asked for.
+    fn charged_as<'e>(&'e self, event: &'e Replayed<'_>) -> Called<'e> {
+        let answered = self.called(event.model, event.ts);
+        match event.requested_model.filter(|_| !answered.is_priced) {
+            Some(requested) => self.called(requested, event.ts),
+            None => answered,
         }
     }
 }

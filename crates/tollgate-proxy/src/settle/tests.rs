@@ -74,6 +74,9 @@ fn c16_each_model_s_limits_are_settled_to_what_was_used_of_it() {
         ("model dear micro_usd", 500),
     ];
     assert_eq!(lines(&of_both), expected);
+    // Under a name that nobody knows they are still the models that were asked for.
+    let unknown = both.replace("\"unit\"", "\"their-unit\"").replace("\"dear\"", "\"their-dear\"");
+    assert_eq!(lines(&settled(&policy, |metered| End::Whole(metered), &unknown)), expected);
     // A model that was not asked after all costs its limits nothing.
     let one = r#"{"type":"message","model":"unit","stop_reason":"end_turn","content":[],
         "usage":{"input_tokens":10,"output_tokens":5}}"#;

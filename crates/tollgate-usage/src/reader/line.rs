@@ -32,6 +32,8 @@ pub(super) struct RawEvent<'a> {
     provider: Cow<'a, str>,
     #[serde(borrow, default)]
     model: Cow<'a, str>,
+    #[serde(borrow)]
+    requested_model: Option<Text<'a>>,
     #[serde(default)]
     input_tokens: u64,
     #[serde(default)]
@@ -76,6 +78,7 @@ impl RawEvent<'_> {
             session: self.session.as_ref().map(|session| &*session.0),
             provider: &self.provider,
             model: &self.model,
+            requested_model: self.requested_model.as_ref().map(|model| &*model.0),
             tokens: self.tokens(),
             usage_estimated: self.usage_estimated,
             cost: match self.cost_pico_usd {

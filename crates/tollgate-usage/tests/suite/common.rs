@@ -20,6 +20,7 @@ pub(crate) fn usage(request_id: &str) -> UsageEvent {
         session: Some(Session { id: "s-1".into(), derived: true }),
         provider: "anthropic".into(),
         model: "claude-sonnet-5-5".into(),
+        requested_model: None,
         path: "/v1/messages".into(),
         stream: true,
         status: 200,
