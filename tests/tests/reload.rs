@@ -53,6 +53,25 @@ async fn a_raised_limit_keeps_what_was_spent_and_a_lowered_one_too() {
 }
 
 #[tokio::test]
+async fn a_limit_that_changes_its_algorithm_keeps_its_count() {
+    let by = |algorithm: &str| {
+        let keyed = options("", &["k"]);
+        let limit = format!(
+            "[[limits]]\nscope = \"tenant\"\nid = \"t\"\nrequests_per_hour = 2\nalgorithm = \"{algorithm}\"\n"
+        );
+        GatewayOptions { config: keyed.config.clone() + &limit, ..keyed }
+    };
+    let gateway = Gateway::start(by("sliding-window"));
+    assert_eq!(status(&gateway, "k").await, 200);
+    gateway.reload(&by("bucketed-window")).expect("taken over");
+    assert_eq!(status(&gateway, "k").await, 200);
+    for algorithm in ["token-bucket", "sliding-window", "bucketed-window"] {
+        gateway.reload(&by(algorithm)).expect("taken over");
+        assert_eq!(status(&gateway, "k").await, 429, "{algorithm}");
+    }
+}
+
+#[tokio::test]
 async fn keys_come_and_go_at_once_and_open_calls_end_as_they_began() {
     let gateway = Gateway::start(options("requests_per_minute = 50", &["old"]));
     let mut open = Client::new(gateway.address()).connect().await;

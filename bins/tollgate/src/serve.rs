@@ -12,7 +12,7 @@ use tracing_subscriber::EnvFilter;
 use crate::{
     cli::{ConfigArgs, Failure},
     load,
-    signals::{Signals, Wish},
+    signals::{EarlySignals, Signals, Wish},
     watch::Watch,
 };
 
@@ -22,11 +22,12 @@ const WORKERS_MAX: usize = 64;
 pub(crate) fn run(args: &ConfigArgs) -> Result<(), Failure> {
     start_logging();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let signals = EarlySignals::new().map_err(Failure::refused)?;
     let (loaded, mut watch) = load::watched(&args.config);
     let setup = set_up(loaded?, &*clock);
     let store = Arc::new(MemoryStore::new(clock.clone()));
     restore(&setup, &store)?;
-    let mut signals = Signals::new().map_err(Failure::refused)?;
+    let mut signals = Signals::new(signals).map_err(Failure::refused)?;
     let proxy = setup.start(store, clock.clone(), workers()).map_err(Failure::refused)?;
     tracing::info!(listen = %proxy.address(), admin = %proxy.admin_address(), "serving");
     while signals.next(&mut watch) == Wish::Reload {

@@ -24,9 +24,26 @@ pub(crate) enum Wish {
 
 /// Blocks until SIGTERM or SIGINT, where there is nothing to load.
 pub(crate) fn wait_for_stop() -> io::Result<()> {
-    let mut signals = Signals::new()?;
+    let mut signals = Signals::new(EarlySignals::new()?)?;
     while signals.next(&mut Watch::default()) != Wish::Stop {}
     Ok(())
+}
+
+/// Before there is anything to reload or to drain: SIGHUP waits, the others end the process.
+pub(crate) struct EarlySignals {
+    runtime: Runtime,
+    hangup: Signal,
+}
+
+impl EarlySignals {
+    /// Takes SIGHUP over.
+    pub(crate) fn new() -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let entered = runtime.enter();
+        let hangup = signal(SignalKind::hangup())?;
+        drop(entered);
+        Ok(Self { runtime, hangup })
+    }
 }
 
 /// Waits for signals and changes.
@@ -39,13 +56,11 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Takes the signals over.
-    pub(crate) fn new() -> io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    /// Takes the other signals over too.
+    pub(crate) fn new(EarlySignals { runtime, hangup }: EarlySignals) -> io::Result<Self> {
         let entered = runtime.enter();
         let terminate = signal(SignalKind::terminate())?;
         let interrupt = signal(SignalKind::interrupt())?;
-        let hangup = signal(SignalKind::hangup())?;
         let mut looks = interval(LOOK_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         drop(entered);

@@ -70,6 +70,8 @@ struct Stamp {
     inode: u64,
     size_bytes: u64,
     modified_ns: (i64, i64),
+    /// Of the file or of what is known about it: nobody sets this back.
+    changed_ns: (i64, i64),
 }
 
 fn stamp(file: &Path) -> Option<Stamp> {
@@ -79,6 +81,7 @@ fn stamp(file: &Path) -> Option<Stamp> {
         inode: found.ino(),
         size_bytes: found.size(),
         modified_ns: (found.mtime(), found.mtime_nsec()),
+        changed_ns: (found.ctime(), found.ctime_nsec()),
     })
 }
 

@@ -12,7 +12,7 @@ use crate::{
 
 /// The state of one limit for one scope value.
 ///
-/// It belongs to one [`Rule`]. Met with another rule it counts as new.
+/// It counts by one [`Rule`]. Charged under another one it goes on by that, with what it has counted.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Counter(State);
 
@@ -186,18 +186,49 @@ impl Counter {
         dispatch!(&self.0, state => state.can_extend(admitted, now))
     }
 
-    pub(crate) fn book(&mut self, limit: Amount, charge: Amount, now: TimestampMs) -> Slot {
-        dispatch!(&mut self.0, state => state.book(limit, charge, now))
+    /// The same count under the rule of `limit`: what counts now counts as used now, in one piece.
+    pub(crate) fn under(&self, limit: &Limit, now: TimestampMs) -> Self {
+        let Tally { spent, held } = self.tally(limit.amount, now);
+        let mut counter = Self::new(limit.rule, now);
+        counter.record(limit.amount, now, spent.saturating_add(held.into()));
+        counter
     }
 
+    /// Charges a new reservation. From here on the counter counts by the limit's rule.
+    pub(crate) fn book(&mut self, limit: &Limit, charge: Amount, now: TimestampMs) -> Slot {
+        if self.rule() != limit.rule {
+            *self = self.under(limit, now);
+        }
+        dispatch!(&mut self.0, state => state.book(limit.amount, charge, now))
+    }
+
+    /// Charges more for a reservation. Where the limit's rule has changed since it was made, the rule
+    /// of today counts, and nothing will go back.
+    pub(crate) fn book_more(&mut self, limit: &Limit, charge: Amount, now: TimestampMs) -> Slot {
+        if self.rule() != limit.rule {
+            self.record(limit.amount, now, charge.into());
+            return Slot::ONLY;
+        }
+        self.book(limit, charge, now)
+    }
+
+    /// Replaces what was booked, latest first, by what was used. Where the limit's rule has changed
+    /// since, what was booked counts as used, and only what was used beyond it is charged.
     pub(crate) fn settle(
         &mut self,
-        limit: Amount,
+        limit: &Limit,
         latest_first: impl Iterator<Item = Booking> + Clone,
         actual: ExactAmount,
         now: TimestampMs,
     ) {
-        dispatch!(&mut self.0, state => state.settle(limit, latest_first, actual, now));
+        if self.rule() != limit.rule {
+            let beyond = actual.saturating_sub(total(latest_first).into());
+            if beyond != ExactAmount::ZERO {
+                self.record(limit.amount, now, beyond);
+            }
+            return;
+        }
+        dispatch!(&mut self.0, state => state.settle(limit.amount, latest_first, actual, now));
     }
 }
 

@@ -9,7 +9,7 @@ pub trait Counters {
     /// Where a counter is, for the length of one call: it is looked up once.
     type Place: Copy;
 
-    /// The place of the counter of `limit`, if there is one that counts by the same rule.
+    /// The place of the counter that `limit` names, if there is one, whatever rule it counts by.
     fn find(&self, limit: &Limit) -> Option<Self::Place>;
 
     /// The counter at a place that was found in this call.
@@ -24,7 +24,7 @@ pub trait Counters {
     /// Keeps a counter that was new. Places found before stay as they are.
     fn keep(&mut self, limit: &Limit, counter: Counter);
 
-    /// Reads the counter of `limit`, or a new one.
+    /// Reads the counter of `limit`, as it is or would be under the limit's rule, or a new one.
     fn read<T>(&self, limit: &Limit, now: TimestampMs, read: impl FnOnce(&Counter) -> T) -> T {
         read_at(self, self.find(limit), limit, now, read)
     }
@@ -88,7 +88,10 @@ fn read_at<C: Counters + ?Sized, T>(
     read: impl FnOnce(&Counter) -> T,
 ) -> T {
     match place {
-        Some(place) => read(counters.at(place)),
+        Some(place) => match counters.at(place) {
+            counter if counter.rule() == limit.rule => read(counter),
+            counter => read(&counter.under(limit, now)),
+        },
         None => read(&counters.new_counter(limit, now)),
     }
 }

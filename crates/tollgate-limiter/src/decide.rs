@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::{
     Admission, Amount, Counters, DurationMs, Enforcement, EntryRefusal, EntrySet, Limit, Outcome, Refusal,
-    Standing, Verdict, counter::Tally, counters::Found,
+    Rule, Standing, Verdict, counter::Tally, counters::Found,
 };
 
 /// One entry as the decision sees it: its limit and what is asked.
@@ -48,7 +48,7 @@ fn refuse<'a>(
 ) -> Verdict {
     let mut refusing = Vec::new();
     let mut tightest = Tightest::default();
-    let mut binding = first;
+    let (mut binding, mut severest) = (first, (0, DurationMs::ZERO));
     for ask in asks {
         let remaining = ask.remaining(found);
         tightest.consider(found, &ask, remaining);
@@ -56,8 +56,9 @@ fn refuse<'a>(
             continue;
         }
         let refusal = ask.refusal(found);
-        if severity(&refusal) > severity(&binding) {
-            binding = refusal;
+        let severity = severity(&refusal, ask.limit.rule);
+        if severity > severest {
+            (binding, severest) = (refusal, severity);
         }
         refusing.push(refusal);
     }
@@ -88,10 +89,11 @@ impl Ask<'_> {
 }
 
 /// How hard an entry refuses: for ever, for a time, or until open reservations end.
-fn severity(refusal: &EntryRefusal) -> (u8, DurationMs) {
+/// A budget whose spend alone leaves room waits for those, not for its next period.
+fn severity(refusal: &EntryRefusal, rule: Rule) -> (u8, DurationMs) {
     match refusal.outcome {
         Outcome::Admit => (0, DurationMs::ZERO),
-        Outcome::Never if refusal.fits_without_holds() => (1, DurationMs::ZERO),
+        _ if !rule.is_rate() && refusal.fits_without_holds() => (1, DurationMs::ZERO),
         Outcome::Wait(wait) => (2, wait),
         Outcome::Never => (3, DurationMs::ZERO),
     }

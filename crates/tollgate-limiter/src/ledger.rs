@@ -135,8 +135,7 @@ impl Counters for CounterMap {
     type Place = usize;
 
     fn find(&self, limit: &Limit) -> Option<usize> {
-        let place = *self.places.get(&limit.key)?;
-        (self.kept[place].rule() == limit.rule).then_some(place)
+        self.places.get(&limit.key).copied()
     }
 
     fn at(&self, place: usize) -> &Counter {
@@ -152,10 +151,6 @@ impl Counters for CounterMap {
     }
 
     fn keep(&mut self, limit: &Limit, counter: Counter) {
-        match self.places.get(&limit.key) {
-            // There was one that counted by another rule.
-            Some(place) => self.kept[*place] = counter,
-            None => _ = self.places.insert(limit.key.clone(), self.kept.push(counter)),
-        }
+        self.places.insert(limit.key.clone(), self.kept.push(counter));
     }
 }

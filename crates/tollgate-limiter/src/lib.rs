@@ -172,8 +172,9 @@
 //! - **Once per id.** A repeated reserve, extend or settle answers the same and charges once. A
 //!   release that overtakes its reserve wins.
 //! - **A reservation that is never settled stays charged** at what it reserved.
-//! - **Amounts of limits are no state.** A limit can be raised or lowered between two calls; what was
-//!   counted stays. A charge of zero passes any limit, a limit of zero passes nothing else.
+//! - **Limits are no state.** A limit can be raised, lowered or counted by another rule between two
+//!   calls; what was counted stays. A charge of zero passes any limit, a limit of zero passes nothing
+//!   else.
 //! - **Clocks may step back.** No counter is reset by it: it stays in the latest window or period it
 //!   has seen, and waits there for the clock. (A clock that jumps ahead and back therefore leaves
 //!   the counters ahead, where it found the time.)

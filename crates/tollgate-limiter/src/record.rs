@@ -11,9 +11,9 @@ use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use core::iter;
 
 use crate::{
-    Admission, Amount, Counters, EntrySet, ExactAmount, Held, LedgerError, Limit, Plan, Refusal, Rule,
-    Settled, TimestampMs, Verdict,
-    counter::{Booking, total},
+    Admission, Amount, Counter, Counters, EntrySet, ExactAmount, Held, LedgerError, Limit, Plan, Refusal,
+    Rule, Settled, TimestampMs, Verdict,
+    counter::{Booking, Slot, total},
     counters::Found,
     decide::{Ask, decide},
     slots::Slots,
@@ -31,9 +31,9 @@ pub fn charge(counters: &mut impl Counters, now: TimestampMs, plan: &Plan) -> Ve
     if let Verdict::Admitted(_) = verdict {
         for Ask { index, limit, charge } in asks {
             found.change(index, limit, |counter| {
-                let slot = counter.book(limit.amount, charge, now);
+                let slot = counter.book(limit, charge, now);
                 let booked = iter::once(Booking { slot, charge });
-                counter.settle(limit.amount, booked, charge.into(), now);
+                counter.settle(limit, booked, charge.into(), now);
             });
         }
     }
@@ -140,9 +140,7 @@ impl Record {
             State::Held(holding) => {
                 for (index, (limit, actual)) in limits(&self.plan).zip(actuals).enumerate() {
                     let bookings = holding.bookings(&self.plan, index);
-                    counters.change(limit, now, |counter| {
-                        counter.settle(limit.amount, bookings, *actual, now);
-                    });
+                    counters.change(limit, now, |counter| counter.settle(limit, bookings, *actual, now));
                 }
                 (Settled::Applied, Some(holding.admission))
             }
@@ -229,7 +227,7 @@ impl Holding {
         let asks = asks(plan, charges.iter().copied()).filter(|ask| !skipped.contains(ask.index));
         let verdict = decide(&found, asks.clone().map(|ask| self.whole_request(plan, ask)));
         if let Verdict::Admitted(admission) = verdict {
-            let slots = book(&mut found, asks);
+            let slots = book(&mut found, asks, Counter::book_more);
             self.extensions.push(Extension { step, charges: charges.into(), admission, slots, skipped });
         }
         Ok(verdict)
@@ -266,7 +264,7 @@ fn hold(counters: &mut impl Counters, now: TimestampMs, plan: &Plan) -> (Verdict
     let asks = asks(plan, plan.charges());
     let verdict = decide(&found, asks.clone());
     let slots = match verdict {
-        Verdict::Admitted(_) => book(&mut found, asks),
+        Verdict::Admitted(_) => book(&mut found, asks, Counter::book),
         Verdict::Refused(_) => Slots::new(),
     };
     (verdict, slots)
@@ -280,11 +278,15 @@ fn asks<'a>(
     asks.map(|(index, (entry, charge))| Ask { index, limit: &entry.limit, charge })
 }
 
-fn book<'a>(found: &mut Found<'_, impl Counters>, asks: impl Iterator<Item = Ask<'a>>) -> Slots {
+fn book<'a>(
+    found: &mut Found<'_, impl Counters>,
+    asks: impl Iterator<Item = Ask<'a>>,
+    book: impl Fn(&mut Counter, &Limit, Amount, TimestampMs) -> Slot,
+) -> Slots {
     let now = found.now;
     let mut slots = Slots::new();
     for Ask { index, limit, charge } in asks {
-        slots.set(index, found.change(index, limit, |counter| counter.book(limit.amount, charge, now)));
+        slots.set(index, found.change(index, limit, |counter| book(counter, limit, charge, now)));
     }
     slots
 }

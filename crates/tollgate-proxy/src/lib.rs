@@ -40,7 +40,7 @@ mod upstream;
 
 use std::{
     fmt,
-    net::SocketAddr,
+    net::{SocketAddr, TcpListener},
     num::NonZeroUsize,
     sync::{
         Arc,
@@ -155,8 +155,11 @@ impl Setup {
             cut: AtomicU64::new(0),
         });
         let ended = CancellationToken::new();
-        let (admin, admin_address) = start_admin(config.server.admin_listen, &shared, &ended)?;
+        // Whoever is told that the proxy is ready finds it: the admin's port is bound before the workers
+        // begin, and answered after.
+        let admin = bind_admin(config.server.admin_listen)?;
         let (workers, address) = start_workers(config.server.listen, &shared, workers)?;
+        let (admin, admin_address) = start_admin(admin, &shared, &ended)?;
         Ok(Proxy { shared, ended, address, admin_address, workers, admin: Some(admin) })
     }
 }
@@ -177,14 +180,18 @@ fn start_workers(
     Ok((workers, bound))
 }
 
-fn start_admin(
-    address: SocketAddr,
-    shared: &Arc<Shared>,
-    ended: &CancellationToken,
-) -> Result<(JoinHandle<()>, SocketAddr), StartError> {
+fn bind_admin(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
     let at = |source| StartError::Listen { address, source };
     let listener = listen::listeners(address, 1).map_err(at)?.remove(0);
     let bound = listener.local_addr().map_err(at)?;
+    Ok((listener, bound))
+}
+
+fn start_admin(
+    (listener, bound): (TcpListener, SocketAddr),
+    shared: &Arc<Shared>,
+    ended: &CancellationToken,
+) -> Result<(JoinHandle<()>, SocketAddr), StartError> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Worker)?;
     let (shared, ended) = (shared.clone(), ended.clone());

@@ -165,6 +165,26 @@ fn the_entry_that_binds_is_never_first_then_the_longest_wait() {
     assert_eq!(refusal.binding.needed, Amount::new(4));
 }
 
+/// A budget whose spend leaves room is worth another try soon, whenever its period ends: the window says
+/// when the call fits.
+#[test]
+fn a_window_that_is_full_binds_before_a_budget_that_waits_for_holds() {
+    for period in [Period::Month, Period::Total] {
+        let mut desk = Desk::default();
+        let (hour, money) = (rate("h", 60 * MINUTE_MS, 1), budget("usd", period, 1_200));
+        let held = desk.reserve(0, &plan(&[(&money, 1_000), (&hour, 1)])).unwrap();
+        let Err(refusal) = desk.reserve(0, &plan(&[(&money, 1_000), (&hour, 1)])) else {
+            panic!("both full")
+        };
+        assert_eq!((refusal.binding.index, refusal.refusing.len()), (1, 2), "{period:?}");
+        desk.settle(0, &held, &[1_000, 1]);
+        let Err(refusal) = desk.reserve(0, &plan(&[(&money, 1_000), (&hour, 1)])) else {
+            panic!("both full")
+        };
+        assert_eq!(refusal.binding.index, 0, "spent, and for longer than the hour: {period:?}");
+    }
+}
+
 #[test]
 fn the_tightest_rate_has_the_smallest_part_left() {
     let mut desk = Desk::default();

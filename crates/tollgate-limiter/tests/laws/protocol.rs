@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use tollgate_limiter::{
-    Amount, Attempt, DurationMs, EXTENSIONS_MAX, ExactAmount, Held, Ledger, LedgerError, Period,
+    Amount, Attempt, DurationMs, EXTENSIONS_MAX, ExactAmount, Held, Ledger, LedgerError, Limit, Period,
     ReservationId, Rule, Settled, TimestampMs, Verdict,
 };
 
-use crate::support::{Desk, MINUTE_MS, bucketed, budget, limit, plan, rate, whole};
+use crate::support::{Desk, MINUTE_MS, bucketed, budget, limit, plan, rate, token_bucket, whole};
 
 const ID: ReservationId = ReservationId::new(99);
 const NOW: TimestampMs = TimestampMs::new(1_000);
@@ -260,13 +260,49 @@ fn extensions_are_bounded() {
     assert_eq!(extend(u32::MAX), Err(LedgerError::TooManyExtensions));
 }
 
+/// The three ways to count one window.
+fn ways(amount: u64) -> [Arc<Limit>; 3] {
+    let of = |make: fn(&str, u64, u64) -> Arc<Limit>| make("same name", MINUTE_MS, amount);
+    [of(rate), of(bucketed), of(token_bucket)]
+}
+
 #[test]
-fn a_counter_met_with_another_rule_is_a_new_one() {
-    let mut desk = Desk::default();
-    assert!(desk.admits(0, &rate("same name", MINUTE_MS, 1), 1));
-    assert!(desk.admits(0, &rate("same name", 1_000, 1), 1));
-    assert!(desk.admits(0, &budget("same name", Period::Day, 1), 1));
-    assert_eq!(desk.ledger.counters(), 1);
+fn a_limit_that_counts_another_way_keeps_what_was_counted() {
+    for (before, after) in ways(5).iter().flat_map(|before| ways(5).map(|after| (before.clone(), after))) {
+        let mut desk = Desk::default();
+        let held = desk.reserve(0, &plan(&[(&before, 3)])).unwrap();
+        assert!(desk.admits(0, &before, 1));
+        assert_eq!(desk.view(0, &after).remaining, Amount::new(1), "{before:?} {after:?}");
+        assert!(!desk.admits(0, &after, 2), "{before:?} {after:?}");
+        assert!(desk.admits(0, &after, 1) && !desk.admits(0, &after, 1) && !desk.admits(0, &before, 1));
+        assert_eq!(desk.ledger.counters(), 1);
+        assert_eq!(desk.settle(0, &held, &[3]), Settled::Applied);
+        assert_eq!(desk.view(0, &after).remaining, Amount::ZERO);
+    }
+}
+
+/// A stream outlasts a change of its limit's rule: what it used beyond its reservation is charged, and
+/// nothing that others have used is forgotten.
+#[test]
+fn a_settle_of_what_another_rule_booked_takes_nothing_back_and_forgets_nothing() {
+    for (before, after) in
+        ways(1_000).iter().flat_map(|before| ways(1_000).map(|after| (before.clone(), after)))
+    {
+        if before.rule == after.rule {
+            continue;
+        }
+        let mut desk = Desk::default();
+        let stream = desk.reserve(0, &plan(&[(&before, 10)])).unwrap();
+        let short = desk.reserve(0, &plan(&[(&before, 10)])).unwrap();
+        assert!(desk.admits(0, &after, 900));
+        let extended = desk.ledger.extend(TimestampMs::EPOCH, &stream, 1, &[Amount::new(20)]);
+        assert!(matches!(extended, Ok(Verdict::Admitted(_))));
+        assert_eq!(desk.view(0, &after).remaining, Amount::new(60));
+        assert_eq!(desk.settle(0, &stream, &[40]), Settled::Applied);
+        assert_eq!(desk.view(0, &after).remaining, Amount::new(50), "ten beyond the thirty");
+        assert_eq!(desk.settle(0, &short, &[0]), Settled::Applied);
+        assert_eq!(desk.view(0, &after).remaining, Amount::new(50), "nothing goes back");
+    }
 }
 
 #[test]

@@ -32,7 +32,8 @@ const FINISHED_MAX: usize = 4;
 /// [ready](StoreFuture::now_or_later).
 ///
 /// Counters that no longer count are dropped bit by bit as calls come in, and of the reservations
-/// that ended the last 256 or so are remembered. Open reservations are kept until they are settled.
+/// that ended the last four of each of its 64 shards are remembered. Open reservations are kept until
+/// they are settled.
 pub struct MemoryStore {
     clock: Arc<dyn Clock>,
     hasher: RandomState,

@@ -148,9 +148,8 @@ impl Counters for Locked<'_> {
 
     fn find(&self, limit: &Limit) -> Option<Place> {
         let guard = self.guard(limit);
-        let shard = self.shard(guard);
-        let index = *shard.places.get(&limit.key)?;
-        (shard.kept[index].rule() == limit.rule).then_some(Place { guard, index })
+        let index = *self.shard(guard).places.get(&limit.key)?;
+        Some(Place { guard, index })
     }
 
     fn at(&self, place: Place) -> &Counter {
@@ -168,10 +167,6 @@ impl Counters for Locked<'_> {
     fn keep(&mut self, limit: &Limit, counter: Counter) {
         let guard = self.guard(limit);
         let Shard { places, kept } = self.shard_mut(guard);
-        match places.get(&limit.key) {
-            // There was one that counted by another rule.
-            Some(index) => kept[*index] = counter,
-            None => _ = places.insert(limit.key.clone(), kept.push(counter)),
-        }
+        places.insert(limit.key.clone(), kept.push(counter));
     }
 }
