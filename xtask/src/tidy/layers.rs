@@ -35,6 +35,7 @@ const LAYERS: &[Layer] = &[
         may_use: &["tollgate-limiter", "tollgate-store"],
         must_not_use: &["hyper", "tollgate-pricing"],
     },
+    Layer { name: "tollgate-tower", may_use: &["tollgate-limiter", "tollgate-store"], must_not_use: IO },
     Layer { name: "tollgate-usage", may_use: &["tollgate-limiter"], must_not_use: IO },
     Layer { name: "tollgate-config", may_use: &["tollgate-limiter", "tollgate-pricing"], must_not_use: IO },
     Layer {
