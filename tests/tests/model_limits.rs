@@ -92,3 +92,45 @@ async fn a_budget_of_a_model_comes_back_whatever_name_answered() {
         assert_eq!(six(&again, "deployment-7").await, [402; 6], "{limit}");
     }
 }
+
+#[tokio::test]
+async fn no_name_without_a_price_escapes_a_hard_budget_of_a_model() {
+    for limit in &LIMITS[..3] {
+        let gateway = Gateway::start(options(&format!("[[limits]]\n{limit}")));
+        for name in ["UNIT", "Unit-preview", "somebody/unit", "anything"] {
+            let refused = ask(&gateway, name, &[]).await;
+            assert_eq!(
+                (refused.status, refused.header("x-tollgate-reason")),
+                (402, "model_unpriced"),
+                "{name}"
+            );
+        }
+        assert_eq!(ask(&gateway, "unit", &[]).await.status, 200);
+        // Who says so lets them pass.
+        let gateway = Gateway::start(options(&format!("[[limits]]\n{limit}unpriced = \"warn\"\n")));
+        assert_eq!(ask(&gateway, "anything", &[]).await.status, 200, "{limit}");
+    }
+    // A key that may not call the model cannot call it by another name either.
+    let limits = format!("models = [\"dear\", \"local-*\"]\n[[limits]]\n{}", LIMITS[2]);
+    let gateway = Gateway::start(options(&limits));
+    assert_eq!(ask(&gateway, "local-1", &[]).await.status, 200);
+    let limits = format!("models = [\"unit-2026*\", \"local-*\"]\n[[limits]]\n{}", LIMITS[2]);
+    let gateway = Gateway::start(options(&limits));
+    assert_eq!(ask(&gateway, "local-1", &[]).await.status, 402);
+}
+
+#[tokio::test]
+async fn the_case_of_a_model_s_name_means_nothing_to_limits() {
+    for limit in
+        ["scope = \"model\"\n", "scope = \"model\"\nid = \"Unit\"\n", "scope = \"key\"\nmodels = [\"Un*\"]\n"]
+    {
+        let gateway = Gateway::start(options(&format!("[[limits]]\n{limit}requests_per_hour = 2\n")));
+        for (name, status) in
+            [("unit", 200), ("UNIT", 200), ("Unit", 429), ("unit-20260901", 429), ("dear", 200)]
+        {
+            assert_eq!(ask(&gateway, name, &[]).await.status, status, "{limit}: {name}");
+        }
+    }
+    let gateway = Gateway::start(options("models = [\"unit\"]\n"));
+    assert_eq!(ask(&gateway, "UNIT", &[]).await.status, 403, "what a key may call is exact");
+}

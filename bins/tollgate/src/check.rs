@@ -2,9 +2,8 @@
 
 use std::fmt::Write;
 
-use tollgate_config::{Config, Key, Provider};
-use tollgate_limiter::Enforcement;
-use tollgate_proxy::{KeyLimit, Setup};
+use tollgate_config::{Key, Provider, Unpriced};
+use tollgate_proxy::Setup;
 use tollgate_store::{Clock, SystemClock};
 
 use crate::{
@@ -29,7 +28,7 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<(), Failure> {
     for tenant in &config.tenants {
         let _ = writeln!(out, "\ntenant {}", tenant.id);
         for key in &tenant.keys {
-            describe_key(&mut out, &config, &setup, key);
+            describe_key(&mut out, &setup, key);
         }
     }
     for warning in config.warnings.iter().chain(&setup.warnings(SystemClock::new().now())) {
@@ -39,7 +38,7 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<(), Failure> {
     print(&out)
 }
 
-fn describe_key(out: &mut String, config: &Config, setup: &Setup, key: &Key) {
+fn describe_key(out: &mut String, setup: &Setup, key: &Key) {
     let _ = writeln!(out, "  key {}", key.id);
     match &key.models {
         Some(models) => {
@@ -64,10 +63,12 @@ fn describe_key(out: &mut String, config: &Config, setup: &Setup, key: &Key) {
     for limit in &limits {
         let _ = writeln!(out, "    {}", describe_limit(limit));
     }
-    let is_hard = |limit: &KeyLimit| limit.unit == "micro_usd" && limit.enforcement == Enforcement::Hard;
-    if !limits.iter().any(is_hard) {
-        let _ = writeln!(out, "    models without a price: {:?}", config.pricing.unpriced);
-    }
+    let unpriced = match setup.unpriced(&key.hash) {
+        Some(Unpriced::Block) => "refused",
+        Some(Unpriced::Warn) => "logged, unless a budget of the call refuses them",
+        _ => "passed, unless a budget of the call refuses them",
+    };
+    let _ = writeln!(out, "    models without a price: {unpriced}");
 }
 
 const fn protocol(provider: &Provider) -> &'static str {

@@ -88,9 +88,9 @@ pub struct ScopedLimit {
     /// What it is about.
     pub scope: Scope,
     /// The one value it is for; `None`: every value has counters of its own, and the global scope has
-    /// only one.
+    /// only one. A model's name means the same in any case of its letters.
     pub id: Option<Arc<str>>,
-    /// The models whose calls count; `None`: all.
+    /// The models whose calls count, in any case of their letters; `None`: all.
     pub models: Option<ModelGlobs>,
     /// Rate limits, at most one for each unit and window.
     pub rates: Vec<RateLimit>,

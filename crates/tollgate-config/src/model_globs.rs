@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// A list of globs over model ids: `*` is any text, `?` one character, everything else is itself.
 ///
-/// Case counts, and `*` crosses `/`: ids such as `meta-llama/Llama-3` are one name. Cheap to clone.
+/// `*` crosses `/`: ids such as `meta-llama/Llama-3` are one name. Cheap to clone.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ModelGlobs(Arc<[Box<str>]>);
 
@@ -15,14 +15,27 @@ impl ModelGlobs {
         Self(patterns.into_iter().collect())
     }
 
-    /// Whether one of the globs matches the whole of `model`.
+    /// Whether one of the globs matches the whole of `model`. Case counts: this is for what opens a way.
     pub fn matches(&self, model: &str) -> bool {
-        self.0.iter().any(|pattern| glob(pattern.as_bytes(), model.as_bytes()))
+        self.0.iter().any(|pattern| glob(pattern.as_bytes(), model.as_bytes(), |a, b| a == b))
     }
 
-    /// The globs as a set: sorted, each once. Two lists with the same set match the same models.
-    pub fn as_set(&self) -> BTreeSet<&str> {
-        self.0.iter().map(|pattern| &**pattern).collect()
+    /// The same without regard to the case of ASCII letters, which some providers ignore: this is for
+    /// what closes one.
+    pub fn matches_any_case(&self, model: &str) -> bool {
+        let same = |a: &u8, b: &u8| a.eq_ignore_ascii_case(b);
+        self.0.iter().any(|pattern| glob(pattern.as_bytes(), model.as_bytes(), same))
+    }
+
+    /// Whether some name is matched by both lists, the case of ASCII letters aside.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.0.iter().any(|ours| other.0.iter().any(|theirs| overlap(ours, theirs)))
+    }
+
+    /// The globs as a set, in lower case: sorted, each once. Two lists with the same set match the same
+    /// models in any case.
+    pub fn as_set(&self) -> BTreeSet<String> {
+        self.0.iter().map(|pattern| pattern.to_ascii_lowercase()).collect()
     }
 
     /// The globs as they were written.
@@ -35,7 +48,7 @@ impl ModelGlobs {
 ///
 /// Of several `*` only the last one passed is tried again: what an earlier one could take more, the
 /// later one can take too.
-fn glob(pattern: &[u8], text: &[u8]) -> bool {
+fn glob(pattern: &[u8], text: &[u8], same: impl Fn(&u8, &u8) -> bool) -> bool {
     let (mut p, mut t) = (0, 0);
     // After the last `*` passed, and where in the text what follows it was tried.
     let mut retry: Option<(usize, usize)> = None;
@@ -46,7 +59,7 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
                 retry = Some((p, t));
             }
             (Some(b'?'), _) => (p, t) = (p + 1, character_end(text, t)),
-            (Some(expected), _) if expected == byte => (p, t) = (p + 1, t + 1),
+            (Some(expected), _) if same(expected, byte) => (p, t) = (p + 1, t + 1),
             (_, Some((after, tried))) => {
                 let next = character_end(text, tried);
                 (p, t, retry) = (after, next, Some((after, next)));
@@ -55,6 +68,33 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
         }
     }
     pattern.iter().skip(p).all(|rest| *rest == b'*')
+}
+
+/// Whether some text is matched by both patterns, in as many steps as the product of their lengths.
+fn overlap(one: &str, other: &str) -> bool {
+    let other: Vec<char> = other.chars().collect();
+    // From the ends: whether what is left of `one` and `other` from each character on have a text in common.
+    let mut after: Vec<bool> = (0..=other.len()).map(|b| rest(&other, b).iter().all(|c| *c == '*')).collect();
+    for a in one.chars().rev() {
+        let mut row = vec![a == '*' && after.last() == Some(&true); other.len() + 1];
+        for (b, char) in other.iter().enumerate().rev() {
+            let at = |row: &[bool], index: usize| row.get(index).copied().unwrap_or(false);
+            let both = match (a, *char) {
+                ('*', _) | (_, '*') => at(&after, b) || at(&row, b + 1),
+                (a, b_char) => {
+                    let is_same = a == '?' || b_char == '?' || a.eq_ignore_ascii_case(&b_char);
+                    is_same && at(&after, b + 1)
+                }
+            };
+            row.get_mut(b).into_iter().for_each(|place| *place = both);
+        }
+        after = row;
+    }
+    after.first() == Some(&true)
+}
+
+fn rest(pattern: &[char], from: usize) -> &[char] {
+    pattern.get(from..).unwrap_or_default()
 }
 
 /// Where the UTF-8 character that starts at `start` ends.
@@ -99,6 +139,7 @@ mod tests {
         yes.iter().for_each(|(pattern, text)| assert!(matches(pattern, text), "{pattern} {text}"));
         no.iter().for_each(|(pattern, text)| assert!(!matches(pattern, text), "{pattern} {text}"));
         assert!(!ModelGlobs::new([]).matches("x"));
+        assert!(ModelGlobs::new(["Claude-*".into()]).matches_any_case("cLAUDE-sonnet"));
     }
 
     #[test]
@@ -119,6 +160,20 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        /// Two patterns overlap where some short text matches both.
+        #[test]
+        fn patterns_overlap_where_a_text_matches_both(one in "[abB*?]{0,4}", other in "[abA*?]{0,4}") {
+            let globs = |pattern: &str| ModelGlobs::new([pattern.into()]);
+            let mut texts = vec![String::new()];
+            for length in 0..7 {
+                let longer = texts.iter().filter(|text| text.len() == length);
+                let longer: Vec<_> = longer.flat_map(|text| [format!("{text}a"), format!("{text}b")]).collect();
+                texts.extend(longer);
+            }
+            let both = |text: &String| globs(&one).matches_any_case(text) && globs(&other).matches_any_case(text);
+            prop_assert_eq!(globs(&one).overlaps(&globs(&other)), texts.iter().any(both));
+        }
 
         #[test]
         fn agrees_with_the_definition(pattern in "[ab*?é]{0,7}", text in "[abé]{0,9}") {

@@ -71,6 +71,12 @@ impl PriceTable {
         row.prices.iter().rev().find(|price| price.valid_from <= at)
     }
 
+    /// Every id and alias, in no order, with the first price of its row.
+    pub fn names(&self) -> impl Iterator<Item = (&str, &ModelPrice)> {
+        let price = |row: usize| self.rows.get(row)?.prices.first();
+        self.names.iter().filter_map(move |(name, row)| Some((&**name, price(*row)?)))
+    }
+
     /// All prices of all models, those of the past and of the future too, by id and then by date.
     pub fn models(&self) -> impl Iterator<Item = &ModelPrice> {
         self.rows.iter().flat_map(|row| &row.prices)

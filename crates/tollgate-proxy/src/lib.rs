@@ -52,7 +52,7 @@ use std::{
 use arc_swap::ArcSwap;
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tollgate_config::{Config, KeyHash};
+use tollgate_config::{Config, KeyHash, Unpriced};
 use tollgate_limiter::TimestampMs;
 use tollgate_pricing::PriceTable;
 use tollgate_store::{Clock, MemoryStore, Store};
@@ -95,6 +95,12 @@ impl Setup {
     /// configured.
     pub fn key_limits(&self, key: &KeyHash) -> Option<Vec<KeyLimit>> {
         self.policy.key_limits(key)
+    }
+
+    /// What happens to a call of a key that names a model without a price; `None` for a key that is not
+    /// configured. A budget that only some calls meet may demand more of those.
+    pub fn unpriced(&self, key: &KeyHash) -> Option<Unpriced> {
+        self.policy.key(key).map(|key| key.unpriced)
     }
 
     /// What would become of a request, up to the store: nothing is sent and nothing is counted.

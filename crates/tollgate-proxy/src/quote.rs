@@ -152,7 +152,7 @@ impl Quote {
             let called = Called::new(name, price);
             let of_model = match price {
                 Some(price) => price.reserve(&request),
-                None => unpriced(policy, asked, limits, called).map(|()| PicoUsd::ZERO)?,
+                None => unpriced(asked, limits, called).map(|()| PicoUsd::ZERO)?,
             };
             cost = cost.saturating_add(of_model);
             if !facts.other_models.is_empty() {
@@ -230,16 +230,11 @@ fn reserved_output(rule: OutputReservation, facts: &RequestFacts, price: Option<
 }
 
 /// Refuses a model without a price where the strictest rule that applies says so.
-fn unpriced(
-    policy: &Policy,
-    asked: &Asked<'_>,
-    limits: &[AppliedLimit],
-    model: Called<'_>,
-) -> Result<(), Refused> {
+fn unpriced(asked: &Asked<'_>, limits: &[AppliedLimit], model: Called<'_>) -> Result<(), Refused> {
     let applies = |limit: &&AppliedLimit| !limit.is_of_models() || limit.counts(model.name, model.id);
     let demands = limits.iter().filter(applies).filter_map(|limit| limit.rule.unpriced);
     let (request_id, model) = (asked.request_id, model.name);
-    match demands.fold(policy.unpriced, Unpriced::max) {
+    match demands.fold(asked.key.unpriced, Unpriced::max) {
         Unpriced::Ignore => Ok(()),
         Unpriced::Warn => {
             tracing::warn!(%request_id, model, "no price is known for this model");

@@ -1,5 +1,6 @@
 //! Finds two limits that would share a counter: one of them would be charged twice, or never.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::context::Distinct;
@@ -12,13 +13,14 @@ pub(super) struct Subject {
     scope: Scope,
     id: Option<Arc<str>>,
     /// The globs as a set: their order and repetitions mean nothing.
-    models: Option<Vec<String>>,
+    models: Option<BTreeSet<String>>,
 }
 
 impl Subject {
     pub(super) fn new(scope: Scope, id: Option<Arc<str>>, models: Option<&ModelGlobs>) -> Self {
-        let set = |models: &ModelGlobs| models.as_set().into_iter().map(str::to_owned).collect();
-        Self { scope, id, models: models.map(set) }
+        // The names of models mean the same in any case.
+        let id = if scope == Scope::Model { id.map(|id| id.to_ascii_lowercase().into()) } else { id };
+        Self { scope, id, models: models.map(ModelGlobs::as_set) }
     }
 }
 

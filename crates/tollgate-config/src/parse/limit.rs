@@ -76,7 +76,7 @@ impl Reader<'_> {
         let models_field = section.field("models");
         let models = models_field.as_ref().map(|field| self.context.globs(field));
         if let (Some(Scope::Model), Some(Some(id)), Some(Some(globs))) = (scope, &id, &models)
-            && !globs.matches(id)
+            && !globs.matches_any_case(id)
             && let Some(field) = &models_field
         {
             field.fail(format!("do not match the model {id:?} that the limit is for: it would never apply"));

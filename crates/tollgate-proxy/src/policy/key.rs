@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use tollgate_config::{Key, ModelGlobs, Scope, Tenant};
+use tollgate_config::{Key, ModelGlobs, Scope, Tenant, Unpriced};
+use tollgate_pricing::PriceTable;
 use tollgate_usage::Attributes;
 
-use super::{AppliedLimit, recent::Recent, rules::Rules};
+use super::{AppliedLimit, LimitRule, reach::Reach, recent::Recent, rules::Rules};
 
 /// What one key may do.
 pub(crate) struct KeyPolicy {
@@ -19,6 +20,8 @@ pub(crate) struct KeyPolicy {
     pub(crate) attributes: Attributes,
     /// What a call may add to that.
     pub(crate) caller_attributes: Arc<[Scope]>,
+    /// What happens to a model without a price, whatever else a call is.
+    pub(crate) unpriced: Unpriced,
     /// Limits that every call meets.
     pub(super) fixed: Arc<[AppliedLimit]>,
     /// Those of them that a call meets which costs nothing.
@@ -38,8 +41,14 @@ pub(crate) struct Owner<'a> {
 }
 
 impl KeyPolicy {
-    /// Compiles what every call of `key` meets.
-    pub(super) fn new(tenant: &Tenant, key: &Key, rules: &Rules) -> Self {
+    /// Compiles what every call of `key` meets. `unpriced` is the deployment's rule.
+    pub(super) fn new(
+        tenant: &Tenant,
+        key: &Key,
+        rules: &Rules,
+        prices: &PriceTable,
+        unpriced: Unpriced,
+    ) -> Self {
         let owner = Owner { tenant: &tenant.id, key: &key.id };
         let (mut fixed, mut bound) = (Vec::new(), Vec::new());
         let attributes = Scope::ATTRIBUTES
@@ -57,12 +66,15 @@ impl KeyPolicy {
                 }
             }
         }
+        let demands = fixed.iter().chain(&bound).map(|limit: &AppliedLimit| &limit.rule);
+        let unpriced = demanded(key, demands, rules, prices).fold(unpriced, Unpriced::max);
         let fixed_unbilled = fixed.iter().filter(|limit| limit.rule.measure.counts_unbilled());
         Self {
             tenant: tenant.id.clone(),
             key: key.id.clone(),
             models: key.models.clone(),
             attributes: key.attributes.clone(),
+            unpriced,
             caller_attributes: key.caller_attributes.clone(),
             fixed_unbilled: fixed_unbilled.cloned().collect(),
             fixed: fixed.into(),
@@ -75,4 +87,21 @@ impl KeyPolicy {
     pub(super) fn owner(&self) -> Owner<'_> {
         Owner { tenant: &self.tenant, key: &self.key }
     }
+}
+
+/// What budgets demand of models without a price: those that every call meets, and those about models that
+/// the key's calls can meet. Any name without a price may be another one for such a model.
+fn demanded<'a>(
+    key: &'a Key,
+    of_key: impl Iterator<Item = &'a Arc<LimitRule>> + 'a,
+    rules: &'a Rules,
+    prices: &'a PriceTable,
+) -> impl Iterator<Item = Unpriced> + 'a {
+    let reach = Reach::new(key.models.as_ref(), prices);
+    let callers = key.caller_attributes.iter().copied();
+    let open = [Scope::Provider, Scope::Model, Scope::Session].into_iter().chain(callers);
+    let open = open.flat_map(|scope| rules.demanding(scope)).filter(|rule| rule.is_of_models());
+    let is_per_call = |rule: &Arc<LimitRule>| rule.is_per_session() && !rule.is_of_models();
+    let of_key = of_key.filter(move |rule| !is_per_call(rule));
+    of_key.chain(open).filter(move |rule| reach.meets(rule)).filter_map(|rule| rule.unpriced)
 }

@@ -91,6 +91,11 @@ impl<'a> Called<'a> {
     pub(crate) fn new(name: &'a str, price: Option<&'a ModelPrice>) -> Self {
         Self { name, id: price.map_or(name, ModelPrice::id), is_priced: price.is_some() }
     }
+
+    /// Whether the call and the price table name it alike, but for case.
+    pub(super) fn is_called_by_id(&self) -> bool {
+        self.name.eq_ignore_ascii_case(self.id)
+    }
 }
 
 /// Collects the limits that one call meets beyond those that every call of its key meets.
@@ -135,7 +140,7 @@ impl Met<'_> {
                 self.meet_model_rule(rule, model.id, *model);
             }
             let by_name = rules.of(Scope::Model, model.name).filter(wanted);
-            for rule in by_name.filter(|rule| rule.id.is_some() && model.name != model.id) {
+            for rule in by_name.filter(|rule| rule.id.is_some() && !model.is_called_by_id()) {
                 self.meet_model_rule(rule, model.name, *model);
             }
         }
@@ -143,7 +148,7 @@ impl Met<'_> {
 
     fn meet_model_rule(&mut self, rule: &Arc<LimitRule>, value: &str, model: Called<'_>) {
         // A call may name one model by two names.
-        let is_met = |met: &AppliedLimit| Arc::ptr_eq(&met.rule, rule) && &*met.id == value;
+        let is_met = |met: &AppliedLimit| Arc::ptr_eq(&met.rule, rule) && met.id.eq_ignore_ascii_case(value);
         if self.applies(rule) && rule.passes(model.name, model.id) && !self.limits.iter().any(is_met) {
             self.push(rule, value);
         }

@@ -9,6 +9,7 @@ mod key;
 mod measure;
 mod met;
 mod past;
+mod reach;
 mod recent;
 mod rule;
 mod rules;
@@ -19,7 +20,7 @@ pub(crate) mod tests;
 use std::{collections::HashMap, fmt, sync::Arc};
 
 use foldhash::quality::RandomState;
-use tollgate_config::{Config, Key, KeyHash, OutputReservation, Route, Scope, Tenant, Unpriced};
+use tollgate_config::{Config, Key, KeyHash, OutputReservation, Route, Scope, Tenant};
 use tollgate_limiter::TimestampMs;
 use tollgate_pricing::PriceTable;
 use tollgate_providers::Protocol;
@@ -50,8 +51,6 @@ pub(crate) struct Policy {
     pub(crate) prices: Arc<PriceTable>,
     /// How much output is reserved.
     pub(crate) output_reservation: OutputReservation,
-    /// What happens to a model without a price where no budget says more.
-    pub(crate) unpriced: Unpriced,
 }
 
 /// A provider, as calls are routed to it.
@@ -67,8 +66,10 @@ impl Policy {
     pub(crate) fn new(config: &Config, prices: Arc<PriceTable>) -> Self {
         let rules = Rules::new(config);
         let keys = config.tenants.iter().flat_map(|tenant| tenant.keys.iter().map(move |key| (tenant, key)));
-        let compiled =
-            |(tenant, key): (&Tenant, &Key)| (key.hash, Arc::new(KeyPolicy::new(tenant, key, &rules)));
+        let compiled = |(tenant, key): (&Tenant, &Key)| {
+            let policy = KeyPolicy::new(tenant, key, &rules, &prices, config.pricing.unpriced);
+            (key.hash, Arc::new(policy))
+        };
         Self {
             keys: keys.map(compiled).collect(),
             looks_at_providers: rules.any(Scope::Provider),
@@ -78,7 +79,6 @@ impl Policy {
             providers: config.providers.iter().map(ProviderName::new).collect(),
             prices,
             output_reservation: config.reservation.output_tokens,
-            unpriced: config.pricing.unpriced,
         }
     }
 

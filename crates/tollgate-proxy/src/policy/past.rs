@@ -31,7 +31,7 @@ impl Policy {
             let scope = Scope::ATTRIBUTES.into_iter().find(|scope| scope.name() == name);
             scope.into_iter().for_each(|scope| spend(scope, value));
         }
-        if past.model.name != past.model.id {
+        if !past.model.is_called_by_id() {
             for rule in self.rules.of(Scope::Model, past.model.name).filter(|rule| rule.id.is_some()) {
                 past.budget(rule, past.model.name).iter().for_each(|limit| each(limit));
             }

@@ -63,13 +63,15 @@ impl AppliedLimit {
 
     /// Whether the use of a model counts: `name` as the call has it, `id` as the price table has it.
     pub(crate) fn counts(&self, name: &str, id: &str) -> bool {
-        let is_it = self.rule.scope != Scope::Model || *self.id == *id || *self.id == *name;
+        let is_it = self.rule.scope != Scope::Model
+            || self.id.eq_ignore_ascii_case(id)
+            || self.id.eq_ignore_ascii_case(name);
         is_it && self.rule.passes(name, id)
     }
 
     /// Whether the uses of some models count and those of others do not.
     pub(crate) fn is_of_models(&self) -> bool {
-        self.rule.scope == Scope::Model || self.rule.models.is_some()
+        self.rule.is_of_models()
     }
 }
 
@@ -98,7 +100,12 @@ impl LimitRule {
 
     /// Whether it counts the use of a model: `name` as the call has it, `id` as the price table has it.
     pub(super) fn passes(&self, name: &str, id: &str) -> bool {
-        self.models.as_ref().is_none_or(|globs| globs.matches(name) || globs.matches(id))
+        self.models.as_ref().is_none_or(|globs| globs.matches_any_case(name) || globs.matches_any_case(id))
+    }
+
+    /// Whether the uses of some models count and those of others do not.
+    pub(super) fn is_of_models(&self) -> bool {
+        self.scope == Scope::Model || self.models.is_some()
     }
 
     /// Whether each session has a counter of its own.
@@ -169,6 +176,8 @@ fn partition(scope: Scope, value: &str, tenant: &str) -> Arc<str> {
     match scope {
         Scope::Global => Scope::Global.name().into(),
         Scope::Tenant | Scope::Key | Scope::Session => tenant.into(),
+        // Providers may ignore the case of a model's name.
+        Scope::Model => format!("{scope}:{}", value.to_ascii_lowercase()).into(),
         scope => format!("{scope}:{value}").into(),
     }
 }

@@ -19,7 +19,7 @@ const NOW: TimestampMs = TimestampMs::new(1_795_996_800_000);
 
 /// Few values, so that rules and calls often meet; some of them in two scopes, to be told apart.
 const VALUES: [&str; 3] = ["a", "b", "ab"];
-const MODELS: [&str; 5] = ["unit", "one", "unit-20260901", "dear", "unknown"];
+const MODELS: [&str; 7] = ["unit", "one", "unit-20260901", "dear", "unknown", "UNIT", "Unknown"];
 const PRICES: &str = "models:\n  unit:\n    input: 1\n    output: 1\n    aliases: [one]\n  dear:\n    input: 5\n    output: 5\n";
 const AMOUNTS: [&str; 4] = [
     "requests_per_minute = 1",
@@ -27,7 +27,7 @@ const AMOUNTS: [&str; 4] = [
     "max_concurrent = 1",
     "budget_usd = 1\nwindow = \"session\"",
 ];
-const FILTERS: [&str; 3] = ["[\"unit\"]", "[\"un*\", \"dear\"]", "[\"*-20260901\"]"];
+const FILTERS: [&str; 3] = ["[\"unit\"]", "[\"uN*\", \"dear\"]", "[\"*-20260901\"]"];
 
 /// Every variable is set to its own name.
 struct NamedKeys;
@@ -118,14 +118,20 @@ fn meets(limit: &ScopedLimit, call: &Call) -> Option<Identity> {
         Scope::Key => key,
         Scope::Provider => call.provider,
         Scope::Session => call.session?,
-        Scope::Model if limit.id.as_deref() == Some(call.model) => call.model,
+        Scope::Model if limit.id.as_deref().is_some_and(|id| id.eq_ignore_ascii_case(call.model)) => {
+            call.model
+        }
         Scope::Model => canonical,
         Scope::User => attributes.get(&Scope::User).copied().or(call.user)?,
         scope => attributes.get(&scope)?,
     };
-    let is_it = limit.id.as_deref().is_none_or(|id| id == value);
+    let is_it = limit
+        .id
+        .as_deref()
+        .is_none_or(|id| id == value || limit.scope == Scope::Model && id.eq_ignore_ascii_case(value));
     let globs = limit.models.as_ref();
-    let passes = globs.is_none_or(|globs| globs.matches(call.model) || globs.matches(canonical));
+    let passes =
+        globs.is_none_or(|globs| globs.matches_any_case(call.model) || globs.matches_any_case(canonical));
     let (unit, counts_unbilled) = match (&limit.rates[..], limit.max_concurrent, limit.budget) {
         ([rate], ..) if rate.window_name() == "minute" => ("requests minute", true),
         ([_], ..) => ("tokens day", false),
@@ -134,10 +140,15 @@ fn meets(limit: &ScopedLimit, call: &Call) -> Option<Identity> {
     };
     let per_session = limit.scope == Scope::Session || limit.budget.is_some();
     let session = if per_session { Some((tenant.to_owned(), call.session?.to_owned())) } else { None };
-    let models =
-        globs.map(|globs| globs.as_set().into_iter().map(str::to_owned).collect()).unwrap_or_default();
+    let models = globs.map(tollgate_config::ModelGlobs::as_set).unwrap_or_default();
+    let value = value_of(limit.scope, value);
     (is_it && passes && (call.is_billed || counts_unbilled))
-        .then(|| (limit.scope, value.to_owned(), limit.id.is_none(), models, unit, session))
+        .then(|| (limit.scope, value, limit.id.is_none(), models, unit, session))
+}
+
+/// A value as it tells counters apart: the case of a model's name does not.
+fn value_of(scope: Scope, value: &str) -> String {
+    if scope == Scope::Model { value.to_ascii_lowercase() } else { value.to_owned() }
 }
 
 /// The same by the policy, with the name of each counter.
@@ -160,9 +171,16 @@ fn compiled(policy: &Policy, call: &Call) -> BTreeMap<String, Identity> {
         let session =
             per_session.then(|| (key.tenant.to_string(), call.session.unwrap_or_default().to_owned()));
         let models = limit.rule.models.as_ref();
-        let models = models.map(|globs| globs.as_set().into_iter().map(str::to_owned).collect());
+        let models = models.map(tollgate_config::ModelGlobs::as_set);
         let is_generic = limit.rule.id.is_none();
-        (limit.rule.scope, limit.id.to_string(), is_generic, models.unwrap_or_default(), unit, session)
+        (
+            limit.rule.scope,
+            value_of(limit.rule.scope, &limit.id),
+            is_generic,
+            models.unwrap_or_default(),
+            unit,
+            session,
+        )
     };
     let named: BTreeMap<_, _> =
         limits.iter().map(|limit| (format!("{:?}", limit.limit.key), identity(limit))).collect();
