@@ -1,9 +1,12 @@
 //! Tasks for working on the project: `cargo xtask <task>`.
 
 mod bench;
+mod command;
 mod prices;
+mod semver;
 mod test;
 mod tidy;
+mod tool;
 mod workspace;
 
 use std::{path::Path, process::ExitCode};
@@ -23,6 +26,8 @@ enum Task {
     Bench(bench::Arguments),
     /// Import a public price map into the price table.
     Prices(prices::Arguments),
+    /// Compare the public interfaces with those of the last release.
+    Semver,
     /// Run every check and test, installing what they need.
     Test(test::Arguments),
     /// Check the rules of the house that the compiler does not check.
@@ -33,6 +38,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().task {
         Task::Bench(arguments) => bench::run(root(), &arguments).map_err(Into::into),
         Task::Prices(arguments) => prices::run(&arguments),
+        Task::Semver => semver::run(root()).map_err(Into::into),
         Task::Test(arguments) => test::run(root(), &arguments),
         Task::Tidy => tidy::run(root()),
     };

@@ -1,7 +1,6 @@
 //! `cargo xtask test`: everything that must hold before a change lands, from the formatting to the
 //! official SDKs against the release binary. It installs what it needs below the target folder.
 
-mod command;
 mod deny;
 mod sdk;
 mod steps;

@@ -7,7 +7,8 @@ use std::{
     process::Command,
 };
 
-use super::{command, steps::Context};
+use super::steps::Context;
+use crate::command;
 
 const SUITE: &str = "tests/sdk";
 const PIN_FILES: &[&str] = &["requirements.txt", "constraints.txt"];

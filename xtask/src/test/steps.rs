@@ -6,8 +6,8 @@ use std::{
     process::Command,
 };
 
-use super::{command, deny, sdk};
-use crate::{tidy, workspace::Workspace};
+use super::{deny, sdk};
+use crate::{command, tidy, workspace::Workspace};
 
 /// Names the folder of recorded exchanges.
 const CAPTURES: &str = "TOLLGATE_CAPTURES";

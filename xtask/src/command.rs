@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 /// # Errors
 ///
 /// It could not start, or ended with another status than 0.
-pub(super) fn run(command: &mut Command) -> Result<(), String> {
+pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     let status = command.status().map_err(|error| format!("{}: {error}", name(command)))?;
     if status.success() { Ok(()) } else { Err(format!("{} ended with {status}", name(command))) }
 }
@@ -17,7 +17,7 @@ pub(super) fn run(command: &mut Command) -> Result<(), String> {
 /// # Errors
 ///
 /// It could not start, or ended with another status than 0.
-pub(super) fn output(command: &mut Command) -> Result<String, String> {
+pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     let output =
         command.stderr(Stdio::inherit()).output().map_err(|error| format!("{}: {error}", name(command)))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
