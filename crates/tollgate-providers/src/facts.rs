@@ -35,8 +35,8 @@ pub struct RequestFacts {
     /// most 256 bytes. What they use is billed at their own price ([`crate::Metered::others`]) or, where
     /// one answers in place of `model`, as that of the answer's model.
     pub other_models: Vec<String>,
-    /// Whom the request says it is made for: OpenAI's `user`, Anthropic's `metadata.user_id`. Empty where
-    /// it is longer than 512 bytes, `None` where it is no string.
+    /// Whom the request says it is made for: OpenAI's `user` or else its `safety_identifier`, Anthropic's
+    /// `metadata.user_id`. Empty where it is longer than 512 bytes, `None` where it is empty or no string.
     pub user: Option<String>,
     /// Audio goes in or may come out.
     pub audio: bool,

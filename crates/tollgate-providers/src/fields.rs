@@ -108,10 +108,10 @@ pub(crate) fn short_text(name: &'static str, field: Field) -> Result<Option<Stri
     }
 }
 
-/// Whom a request is made for. Any other type is for the provider to refuse.
+/// Whom a request is made for, where it says so. Any other type is for the provider to refuse.
 pub(crate) fn user(field: Field) -> Option<String> {
     match field {
-        Field::Text(user) => Some(user),
+        Field::Text(user) => Some(user).filter(|user| !user.is_empty()),
         Field::LongText => Some(String::new()),
         Field::Absent | Field::Scalar(_) | Field::Container => None,
     }

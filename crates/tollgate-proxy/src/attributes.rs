@@ -1,6 +1,7 @@
 //! Attributes that a caller sets for its own call, where its key allows that.
 //!
-//! They can only add limits: what the key fixes stays, and so do all limits of key and tenant.
+//! They can only add limits: what the key fixes stays, and so do all limits of key and tenant. They are
+//! counted within the tenant: what another tenant's keys carry is out of reach.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -50,7 +51,7 @@ pub(crate) fn from_caller(
     }
     let names_user = set.iter().any(|(scope, _)| *scope == Scope::User);
     if let Some(user) = user.filter(|_| !names_user && key.caller_attributes.contains(&Scope::User)) {
-        set.push((Scope::User, valid(user).ok_or_else(|| malformed("The request's user"))?));
+        set.push((Scope::User, valid_field(user).ok_or_else(malformed_field)?));
     }
     Ok(set)
 }
@@ -65,14 +66,38 @@ pub(crate) fn merged(key: &KeyPolicy, caller: &[(Scope, Arc<str>)]) -> Attribute
     Arc::new(all)
 }
 
+/// Those of a call's attributes that its caller has set. What a key fixes no caller can set.
+pub(crate) fn chosen<'a>(
+    key: &'a KeyPolicy,
+    attributes: &'a Attributes,
+) -> impl Iterator<Item = (Scope, &'a Arc<str>)> {
+    let set = |scope: &Scope| attributes.get(scope.name()).map(|value| (*scope, value));
+    key.caller_attributes.iter().filter_map(set)
+}
+
 fn valid(value: &str) -> Option<Arc<str>> {
     let valid = (1..=VALUE_BYTES_MAX).contains(&value.len()) && value.bytes().all(|b| b.is_ascii_graphic());
     valid.then(|| value.into())
 }
 
-fn malformed(what: &str) -> Refused {
+/// The protocol's own field takes whatever text providers do, names with spaces among it.
+fn valid_field(value: &str) -> Option<Arc<str>> {
+    let valid = (1..=VALUE_BYTES_MAX).contains(&value.len()) && !value.contains(char::is_control);
+    valid.then(|| value.into())
+}
+
+fn malformed(header: &str) -> Refused {
     let message = format!(
-        "{what} must be given once, with 1 to {VALUE_BYTES_MAX} visible ASCII characters and no spaces."
+        "{header} must be given once, with 1 to {VALUE_BYTES_MAX} visible ASCII characters and no spaces."
+    );
+    Refused::new(ErrorKind::BadRequest, "bad_request", message)
+}
+
+fn malformed_field() -> Refused {
+    let message = format!(
+        "The request's user (`user`, `safety_identifier` or `metadata.user_id`) must have at most \
+         {VALUE_BYTES_MAX} bytes and no control characters: shorten it, or name the user in the header \
+         `x-tollgate-user`."
     );
     Refused::new(ErrorKind::BadRequest, "bad_request", message)
 }

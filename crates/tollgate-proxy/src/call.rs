@@ -15,6 +15,7 @@ use tollgate_usage::{Attributes, Event, Outcome, Session, UsageEvent};
 
 use crate::{
     app::App,
+    attributes,
     policy::{AppliedLimit, KeyPolicy},
     quote::Quote,
     settle::{self, Bill, End},
@@ -153,12 +154,15 @@ impl Call {
 
     fn event(&self, admitted: Admitted, bill: Bill, outcome: Outcome) -> UsageEvent {
         let since_arrival = |moment: Duration| span(moment.saturating_sub(admitted.arrived));
+        let caller_attributes =
+            attributes::chosen(&admitted.key, &admitted.attributes).map(|(scope, _)| scope.name()).collect();
         UsageEvent {
             ts: admitted.at,
             request_id: admitted.request_id.to_string().into(),
             tenant: admitted.key.tenant.clone(),
             key: admitted.key.key.clone(),
             attributes: admitted.attributes,
+            caller_attributes,
             session: admitted.session,
             provider: admitted.provider,
             requested_model: (bill.model != admitted.quote.model).then(|| admitted.quote.model.clone()),

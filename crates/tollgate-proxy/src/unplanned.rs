@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use tollgate_config::Scope;
 use tollgate_limiter::{Entry, ExactAmount, Plan, ReservationId};
 use tollgate_store::{Held, Settled};
 
 use crate::{
     app::App,
+    attributes,
     call::{self, Admitted},
     policy::{AppliedLimit, Circumstances},
     settle::Bill,
@@ -45,8 +45,9 @@ fn unplanned(app: &App, admitted: &Admitted, bill: &Bill) -> Vec<AppliedLimit> {
     if models.is_empty() || !admitted.quote.billed || bill.models().eq(asked) {
         return Vec::new();
     }
-    let set = |scope: &Scope| admitted.attributes.get(scope.name()).map(|value| (*scope, value.clone()));
-    let caller: Vec<_> = admitted.key.caller_attributes.iter().filter_map(set).collect();
+    let caller: Vec<_> = attributes::chosen(&admitted.key, &admitted.attributes)
+        .map(|(scope, value)| (scope, value.clone()))
+        .collect();
     let circumstances = Circumstances {
         caller: &caller,
         session: admitted.session.as_ref().map(|session| &*session.id),

@@ -28,8 +28,10 @@ pub struct UsageEvent {
     pub tenant: Arc<str>,
     /// The key's id.
     pub key: Arc<str>,
-    /// The key's attributes.
+    /// The call's attributes: what the key fixes and the caller has set.
     pub attributes: Attributes,
+    /// The names of those that the caller has set (left out when there are none).
+    pub caller_attributes: Vec<&'static str>,
     /// The session, if the call had one.
     pub session: Option<Session>,
     /// The provider's id.

@@ -26,6 +26,9 @@ fn usage(out: &mut Vec<u8>, event: &UsageEvent) {
     object.text("tenant", &event.tenant);
     object.text("key", &event.key);
     attributes(object.key("attributes"), &event.attributes);
+    if !event.caller_attributes.is_empty() {
+        list(object.key("caller_attributes"), &event.caller_attributes, |out, name| text(out, name));
+    }
     if let Some(session) = &event.session {
         object.text("session", &session.id);
         object.flag("session_derived", session.derived);

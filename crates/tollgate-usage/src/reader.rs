@@ -52,12 +52,18 @@ pub struct Replayed<'a> {
     /// What the call cost, in micro-USD and millionths of one.
     pub cost: ExactAmount,
     attributes: &'a line::Attributes<'a>,
+    caller_attributes: &'a [line::Text<'a>],
 }
 
 impl Replayed<'_> {
-    /// The key's attributes as they were then, in the line's order.
+    /// The call's attributes as they were then, in the line's order.
     pub fn attributes(&self) -> impl Iterator<Item = (&str, &str)> {
         self.attributes.iter()
+    }
+
+    /// Whether the caller had set the attribute `name`, and not the key.
+    pub fn is_from_caller(&self, name: &str) -> bool {
+        self.caller_attributes.iter().any(|own| own.0 == name)
     }
 }
 

@@ -18,7 +18,7 @@ const MAX_CHOICES: u64 = 128;
 const SEARCHES: u64 = 1;
 
 /// Fields that decide something. Any other passes unread.
-const KNOWN: [&str; 18] = [
+const KNOWN: [&str; 19] = [
     "model",
     "models",
     "max_tokens",
@@ -37,6 +37,7 @@ const KNOWN: [&str; 18] = [
     "web_search_options",
     "cache_control",
     "user",
+    "safety_identifier",
 ];
 
 /// Reads a request's facts.
@@ -59,6 +60,7 @@ struct Request<'b> {
     stream: Field,
     service_tier: Field,
     user: Field,
+    safety_identifier: Field,
     usage_flag: UsageFlag,
     has_messages: bool,
     has_audio_output: bool,
@@ -80,6 +82,7 @@ impl<'b> Request<'b> {
             stream: Field::Absent,
             service_tier: Field::Absent,
             user: Field::Absent,
+            safety_identifier: Field::Absent,
             usage_flag: UsageFlag::NoOptions { at: behind_brace(body) },
             has_messages: false,
             has_audio_output: false,
@@ -109,6 +112,9 @@ impl ReadFields for Request<'_> {
                 Some("stream") => self.stream = fields.next_value_seed(Into(FieldSink))?,
                 Some("service_tier") => self.service_tier = fields.next_value_seed(Into(FieldSink))?,
                 Some("user") => self.user = fields.next_value_seed(Into(FieldSink))?,
+                Some("safety_identifier") => {
+                    self.safety_identifier = fields.next_value_seed(Into(FieldSink))?;
+                }
                 Some("stream_options") => {
                     let raw = fields.next_value::<&'de RawValue>()?;
                     self.read_stream_options(raw);
@@ -180,7 +186,7 @@ impl Request<'_> {
             hidden_input: self.gathered.hidden,
             other_models: self.other_models,
             web_searches_max: self.has_search.then_some(SEARCHES),
-            user: fields::user(self.user),
+            user: fields::user(self.user).or_else(|| fields::user(self.safety_identifier)),
             audio: self.has_audio_output || self.gathered.sizes.has_audio(),
             ttls: self.gathered.ttls,
             input: self.gathered.sizes,

@@ -46,7 +46,7 @@ impl Policy {
         let mut met = Met { owner: key.owner(), call, is_billed, limits: Vec::new() };
         key.bound.iter().filter(|limit| limit.rule.is_per_session()).for_each(|limit| met.meet_bound(limit));
         for (scope, value) in call.caller {
-            self.rules.of(*scope, value).for_each(|rule| met.meet(rule, value));
+            self.rules.of(*scope, value).for_each(|rule| met.meet_chosen(rule, value));
         }
         if let Some(session) = call.session {
             self.rules.of(Scope::Session, session).for_each(|rule| met.meet(rule, session));
@@ -118,7 +118,14 @@ impl Met<'_> {
         });
     }
 
-    /// A rule for a value that the call has brought.
+    /// A rule for an attribute that the caller has set.
+    fn meet_chosen(&mut self, rule: &Arc<LimitRule>, value: &Arc<str>) {
+        if self.is_for(rule) {
+            self.limits.push(rule.chosen(value.clone(), self.owner, self.call.session));
+        }
+    }
+
+    /// A rule for a session or a provider.
     fn meet(&mut self, rule: &Arc<LimitRule>, value: &str) {
         if self.is_for(rule) {
             self.push(rule, value);

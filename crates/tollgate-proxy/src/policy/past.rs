@@ -16,24 +16,24 @@ impl Policy {
             session: event.session,
             model: self.charged_as(event),
         };
-        let mut spend = |scope, value: &str| {
+        let mut spend = |scope, value: &str, is_chosen| {
             for rule in self.rules.of(scope, value) {
-                past.budget(rule, value).iter().for_each(|limit| each(limit));
+                past.budget(rule, value, is_chosen).iter().for_each(|limit| each(limit));
             }
         };
-        spend(Scope::Global, Scope::Global.name());
-        spend(Scope::Tenant, event.tenant);
-        spend(Scope::Key, event.key);
-        spend(Scope::Provider, event.provider);
-        spend(Scope::Model, past.model.id);
-        event.session.into_iter().for_each(|session| spend(Scope::Session, session));
+        spend(Scope::Global, Scope::Global.name(), false);
+        spend(Scope::Tenant, event.tenant, false);
+        spend(Scope::Key, event.key, false);
+        spend(Scope::Provider, event.provider, false);
+        spend(Scope::Model, past.model.id, false);
+        event.session.into_iter().for_each(|session| spend(Scope::Session, session, false));
         for (name, value) in event.attributes() {
             let scope = Scope::ATTRIBUTES.into_iter().find(|scope| scope.name() == name);
-            scope.into_iter().for_each(|scope| spend(scope, value));
+            scope.into_iter().for_each(|scope| spend(scope, value, event.is_from_caller(name)));
         }
         if !past.model.is_called_by_id() {
             for rule in self.rules.of(Scope::Model, past.model.name).filter(|rule| rule.id.is_some()) {
-                past.budget(rule, past.model.name).iter().for_each(|limit| each(limit));
+                past.budget(rule, past.model.name, false).iter().for_each(|limit| each(limit));
             }
         }
     }
@@ -59,12 +59,16 @@ struct Past<'a> {
 }
 
 impl Past<'_> {
-    /// The limit of a budget that the call belongs to.
-    fn budget(&self, rule: &Arc<LimitRule>, value: &str) -> Option<Arc<Limit>> {
+    /// The limit of a budget that the call belongs to. `is_chosen`: the caller had set `value`.
+    fn budget(&self, rule: &Arc<LimitRule>, value: &str, is_chosen: bool) -> Option<Arc<Limit>> {
         let belongs = rule.measure == Measure::MicroUsd
             && rule.passes(self.model.name, self.model.id)
             && (self.session.is_some() || !rule.is_per_session());
         let value = || rule.id.clone().unwrap_or_else(|| value.into());
-        belongs.then(|| rule.applied(value(), self.owner, self.session).limit)
+        let limit = || match is_chosen {
+            true => rule.chosen(value(), self.owner, self.session),
+            false => rule.applied(value(), self.owner, self.session),
+        };
+        belongs.then(|| limit().limit)
     }
 }

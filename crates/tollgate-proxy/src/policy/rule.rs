@@ -131,6 +131,23 @@ impl LimitRule {
         AppliedLimit { limit, rule: self.clone(), id: value, is_open: false }
     }
 
+    /// The same for a `value` that a caller has chosen: it counts within the caller's tenant, so that nobody
+    /// can use up, or learn of, what is another's.
+    pub(super) fn chosen(
+        self: &Arc<Self>,
+        value: Arc<str>,
+        owner: Owner<'_>,
+        session: Option<&str>,
+    ) -> AppliedLimit {
+        let mut name = format!("{}/{value}", self.name);
+        if let Some(session) = session.filter(|_| self.is_per_session()) {
+            // No session has a space, which a value may have. Writing into a string cannot fail.
+            let _ = write!(name, " {session}");
+        }
+        let limit = Arc::new(self.limit(CounterKey::new(owner.tenant, name)));
+        AppliedLimit { limit, rule: self.clone(), id: value, is_open: self.id.is_none() }
+    }
+
     fn limit(&self, key: CounterKey) -> Limit {
         Limit { key, rule: self.rule, amount: self.amount, enforcement: self.enforcement }
     }
@@ -170,8 +187,8 @@ impl LimitRule {
     }
 }
 
-/// Counters of a tenant, its keys and its sessions lie together; those of what tenants share lie with
-/// what they share.
+/// Counters of a tenant, its keys and its sessions lie together, and so do those of values that its callers
+/// choose ([`LimitRule::chosen`]); those of what tenants share lie with what they share.
 fn partition(scope: Scope, value: &str, tenant: &str) -> Arc<str> {
     match scope {
         Scope::Global => Scope::Global.name().into(),

@@ -53,17 +53,20 @@ struct Call {
     is_billed: bool,
 }
 
-/// Two tenants `a` and `b`, with a key each: `a`'s has a team and lets its callers set the user.
+/// Two tenants: the key of `a` has a team and lets its callers set the user. Of the two keys of `b` one
+/// fixes the user and one lets its callers set it.
 const TENANTS: &str = "[[providers]]\nid = \"a\"\nprotocol = \"anthropic\"\nbase_url = \"https://a.example\"\n\
     [[providers]]\nid = \"b\"\nprotocol = \"openai\"\nbase_url = \"https://b.example\"\n\
     [[tenants]]\nid = \"a\"\nrequests_per_hour = 1\n[[tenants.keys]]\nid = \"ab\"\nkey_env = \"key_0\"\n\
     attributes = { team = \"a\", org = \"ab\" }\ncaller_attributes = [\"user\"]\n\
-    [[tenants]]\nid = \"b\"\n[[tenants.keys]]\nid = \"b\"\nkey_env = \"key_1\"\nattributes = { team = \"a\", user = \"b\" }\n";
+    [[tenants]]\nid = \"b\"\n[[tenants.keys]]\nid = \"b\"\nkey_env = \"key_1\"\nattributes = { team = \"a\", user = \"b\" }\n\
+    [[tenants.keys]]\nid = \"a\"\nkey_env = \"key_2\"\ncaller_attributes = [\"user\"]\n";
 
 fn fixed(key: usize) -> (&'static str, &'static str, BTreeMap<Scope, &'static str>) {
     match key {
         0 => ("a", "ab", [(Scope::Team, "a"), (Scope::Org, "ab")].into()),
-        _ => ("b", "b", [(Scope::Team, "a"), (Scope::User, "b")].into()),
+        1 => ("b", "b", [(Scope::Team, "a"), (Scope::User, "b")].into()),
+        _ => ("b", "a", BTreeMap::new()),
     }
 }
 
@@ -90,20 +93,21 @@ fn table() -> impl Strategy<Value = String> {
 fn call() -> impl Strategy<Value = Call> {
     let value = || proptest::option::of(select(&VALUES[..]));
     let goes = (select(&["a", "b"][..]), select(&MODELS[..]));
-    (0..2_usize, value(), value(), goes, any::<bool>()).prop_map(|(key, user, session, goes, is_billed)| {
-        Call { key, user: user.filter(|_| key == 0), session, provider: goes.0, model: goes.1, is_billed }
+    (0..3_usize, value(), value(), goes, any::<bool>()).prop_map(|(key, user, session, goes, is_billed)| {
+        Call { key, user: user.filter(|_| key != 1), session, provider: goes.0, model: goes.1, is_billed }
     })
 }
 
 /// What tells one counter from another: whose, and of what.
-type Identity = (Scope, String, bool, BTreeSet<String>, &'static str, Option<(String, String)>);
+type Identity =
+    (Scope, String, bool, BTreeSet<String>, &'static str, Option<(String, String)>, Option<String>);
 
 /// The counters that a call meets, by looking at every limit.
 fn scan(config: &Config, call: &Call) -> BTreeSet<Identity> {
     let (tenant, ..) = fixed(call.key);
     let mut met: BTreeSet<Identity> = BTreeSet::new();
     if tenant == "a" {
-        met.insert((Scope::Tenant, "a".to_owned(), false, BTreeSet::new(), "requests hour", None));
+        met.insert((Scope::Tenant, "a".to_owned(), false, BTreeSet::new(), "requests hour", None, None));
     }
     met.extend(config.limits.iter().filter_map(|limit| meets(limit, call)));
     met
@@ -142,8 +146,11 @@ fn meets(limit: &ScopedLimit, call: &Call) -> Option<Identity> {
     let session = if per_session { Some((tenant.to_owned(), call.session?.to_owned())) } else { None };
     let models = globs.map(tollgate_config::ModelGlobs::as_set).unwrap_or_default();
     let value = value_of(limit.scope, value);
+    // What a caller has chosen counts within its tenant.
+    let is_chosen = limit.scope == Scope::User && !attributes.contains_key(&Scope::User);
+    let within = is_chosen.then(|| tenant.to_owned());
     (is_it && passes && (call.is_billed || counts_unbilled))
-        .then(|| (limit.scope, value, limit.id.is_none(), models, unit, session))
+        .then(|| (limit.scope, value, limit.id.is_none(), models, unit, session, within))
 }
 
 /// A value as it tells counters apart: the case of a model's name does not.
@@ -173,6 +180,8 @@ fn compiled(policy: &Policy, call: &Call) -> BTreeMap<String, Identity> {
         let models = limit.rule.models.as_ref();
         let models = models.map(tollgate_config::ModelGlobs::as_set);
         let is_generic = limit.rule.id.is_none();
+        let is_chosen = limit.rule.scope == Scope::User && call.user.is_some();
+        let within = is_chosen.then(|| key.tenant.to_string());
         (
             limit.rule.scope,
             value_of(limit.rule.scope, &limit.id),
@@ -180,6 +189,7 @@ fn compiled(policy: &Policy, call: &Call) -> BTreeMap<String, Identity> {
             models.unwrap_or_default(),
             unit,
             session,
+            within,
         )
     };
     let named: BTreeMap<_, _> =

@@ -26,6 +26,8 @@ pub(super) struct RawEvent<'a> {
     key: Cow<'a, str>,
     #[serde(borrow, default)]
     attributes: Attributes<'a>,
+    #[serde(borrow, default)]
+    caller_attributes: Vec<Text<'a>>,
     #[serde(borrow)]
     session: Option<Text<'a>>,
     #[serde(borrow, default)]
@@ -86,6 +88,7 @@ impl RawEvent<'_> {
                 None => Amount::new(self.cost_micro_usd).into(),
             },
             attributes: &self.attributes,
+            caller_attributes: &self.caller_attributes,
         }
     }
 
@@ -118,8 +121,8 @@ pub(super) fn describe(error: &serde_json::Error) -> String {
 }
 
 /// Borrowed where possible: inside an `Option` serde's own `Cow` always copies.
-#[derive(Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+#[derive(Debug, Deserialize)]
+pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
 /// Names and values in the line's order.
 #[derive(Debug, Default)]

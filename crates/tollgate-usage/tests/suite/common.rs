@@ -17,6 +17,7 @@ pub(crate) fn usage(request_id: &str) -> UsageEvent {
         tenant: "acme".into(),
         key: "ci".into(),
         attributes: Arc::new([(Arc::from("team"), Arc::from("ml"))].into()),
+        caller_attributes: Vec::new(),
         session: Some(Session { id: "s-1".into(), derived: true }),
         provider: "anthropic".into(),
         model: "claude-sonnet-5-5".into(),

@@ -26,6 +26,7 @@ fn optional_fields_appear_when_they_say_something() {
     event.session = None;
     event.service_tier = None;
     event.ttfb = None;
+    event.caller_attributes = vec!["team"];
     event.requested_model = Some("sonnet".into());
     event.outcome = Outcome::CutOff;
     event.cost = ExactAmount::from_millionths(1_000_001);
@@ -45,8 +46,8 @@ fn optional_fields_appear_when_they_say_something() {
         vec![ModelUse { model: "small".into(), tokens: TokenCounts { input: 9, ..TokenCounts::default() } }];
     let expected = concat!(
         r#"{"v":1,"type":"usage","ts":"2026-11-29T10:04:00.000Z","request_id":"r-1","tenant":"acme","key":"ci","#,
-        r#""attributes":{"team":"ml"},"provider":"anthropic","model":"claude-sonnet-5-5","requested_model":"sonnet","#,
-        r#""path":"/v1/messages","stream":true,"status":200,"outcome":"cut_off","input_tokens":0,"cache_read_tokens":0,"#,
+        r#""attributes":{"team":"ml"},"caller_attributes":["team"],"provider":"anthropic","#,
+        r#""model":"claude-sonnet-5-5","requested_model":"sonnet","path":"/v1/messages","stream":true,"status":200,"outcome":"cut_off","input_tokens":0,"cache_read_tokens":0,"#,
         r#""cache_write_5m_tokens":0,"cache_write_1h_tokens":0,"output_tokens":0,"reasoning_tokens":0,"#,
         r#""cache_write_tokens":1,"audio_input_tokens":2,"cached_audio_input_tokens":3,"image_input_tokens":4,"#,
         r#""audio_output_tokens":5,"image_output_tokens":6,"web_search_requests":7,"web_fetch_requests":8,"#,

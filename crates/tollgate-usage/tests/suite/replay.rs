@@ -198,35 +198,40 @@ fn any_usage() -> impl Strategy<Value = UsageEvent> {
     let text = || any::<String>();
     let maybe = || proptest::option::of(text());
     let texts = (text(), text(), text(), text(), text(), maybe(), maybe());
-    let attributes = proptest::collection::btree_map(text(), text(), 0..3);
+    let name = prop_oneof![text(), Just("user".to_owned()), Just("team".to_owned())];
+    let attributes = proptest::collection::btree_map(name, text(), 0..3);
+    let from_caller = proptest::sample::subsequence(vec!["user", "team"], 0..=2);
     let counts = proptest::array::uniform4(any::<u64>());
     let ts_ms = 0..253_402_300_799_999_u64;
     // The micro-USD of the largest cost still fit into 64 bits.
     let cost_pico = 0..=u128::from(u64::MAX) * 1_000_000;
-    (texts, attributes, counts, ts_ms, cost_pico).prop_map(|(texts, attributes, counts, ts_ms, cost_pico)| {
-        let (id, tenant, key, model, path, session, requested_model) = texts;
-        UsageEvent {
-            ts: TimestampMs::new(ts_ms),
-            tenant: tenant.into(),
-            key: key.into(),
-            model: model.into(),
-            requested_model: requested_model.map(Into::into),
-            path: path.into(),
-            session: session.map(|id| Session { id: id.into(), derived: false }),
-            attributes: std::sync::Arc::new(
-                attributes.into_iter().map(|(a, b)| (a.into(), b.into())).collect(),
-            ),
-            tokens: TokenCounts {
-                input: counts[0],
-                output: counts[1],
-                cache_write: counts[2],
-                web_fetches: counts[3],
-                ..TokenCounts::default()
-            },
-            cost: ExactAmount::from_millionths(cost_pico),
-            ..usage(&id)
-        }
-    })
+    (texts, attributes, from_caller, counts, ts_ms, cost_pico).prop_map(
+        |(texts, attributes, caller_attributes, counts, ts_ms, cost_pico)| {
+            let (id, tenant, key, model, path, session, requested_model) = texts;
+            UsageEvent {
+                ts: TimestampMs::new(ts_ms),
+                tenant: tenant.into(),
+                key: key.into(),
+                caller_attributes,
+                model: model.into(),
+                requested_model: requested_model.map(Into::into),
+                path: path.into(),
+                session: session.map(|id| Session { id: id.into(), derived: false }),
+                attributes: std::sync::Arc::new(
+                    attributes.into_iter().map(|(a, b)| (a.into(), b.into())).collect(),
+                ),
+                tokens: TokenCounts {
+                    input: counts[0],
+                    output: counts[1],
+                    cache_write: counts[2],
+                    web_fetches: counts[3],
+                    ..TokenCounts::default()
+                },
+                cost: ExactAmount::from_millionths(cost_pico),
+                ..usage(&id)
+            }
+        },
+    )
 }
 
 /// Records `events` with a writer that is opened and closed for it.
@@ -253,6 +258,7 @@ proptest! {
             let event = expected.next().unwrap();
             assert_eq!((back.ts, back.request_id, back.tenant, back.key), (event.ts, &*event.request_id, &*event.tenant, &*event.key));
             assert_eq!((back.model, back.tokens, back.cost), (&*event.model, event.tokens, event.cost));
+            assert!(event.attributes.keys().all(|name| back.is_from_caller(name) == event.caller_attributes.contains(&&**name)));
             assert_eq!(back.requested_model, event.requested_model.as_deref());
             assert_eq!(back.session, event.session.as_ref().map(|session| &*session.id));
             let attributes: Vec<_> = event.attributes.iter().map(|(name, value)| (&**name, &**value)).collect();
