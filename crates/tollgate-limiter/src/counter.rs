@@ -118,6 +118,7 @@ impl Counter {
     }
 
     /// The rule this counter counts by.
+    #[inline]
     pub const fn rule(&self) -> Rule {
         match &self.0 {
             State::SlidingWindow(state) => Rule::SlidingWindow { window: state.window() },
@@ -174,10 +175,12 @@ impl Counter {
         dispatch!(&self.0, state => state.tally(limit, now))
     }
 
+    #[inline]
     pub(crate) fn remaining(&self, limit: Amount, now: TimestampMs) -> Amount {
         dispatch!(&self.0, state => state.remaining(limit, now))
     }
 
+    #[inline]
     pub(crate) fn resets_at(&self, limit: Amount, now: TimestampMs) -> Option<TimestampMs> {
         dispatch!(&self.0, state => state.resets_at(limit, now))
     }
@@ -195,6 +198,7 @@ impl Counter {
     }
 
     /// Charges a new reservation. From here on the counter counts by the limit's rule.
+    #[inline]
     pub(crate) fn book(&mut self, limit: &Limit, charge: Amount, now: TimestampMs) -> Slot {
         if self.rule() != limit.rule {
             *self = self.under(limit, now);
@@ -214,6 +218,7 @@ impl Counter {
 
     /// Replaces what was booked, latest first, by what was used. Where the limit's rule has changed
     /// since, what was booked counts as used, and only what was used beyond it is charged.
+    #[inline]
     pub(crate) fn settle(
         &mut self,
         limit: &Limit,

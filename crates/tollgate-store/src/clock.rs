@@ -37,7 +37,8 @@ impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "this is the file that reads the clock")]
     fn now(&self) -> TimestampMs {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        TimestampMs::new(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
+        let whole_ms = since_epoch.as_secs().saturating_mul(1_000);
+        TimestampMs::new(whole_ms.saturating_add(since_epoch.subsec_millis().into()))
     }
 
     fn elapsed(&self) -> Duration {

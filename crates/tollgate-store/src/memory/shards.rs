@@ -137,10 +137,23 @@ impl Locked<'_> {
 }
 
 /// A counter among the locked ones.
+///
+/// Small, since a call keeps several: there are at most [`SHARDS`] guards, and a shard has no place for
+/// 2³² counters.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
-    guard: usize,
-    index: usize,
+    guard: u32,
+    index: u32,
+}
+
+impl Place {
+    const fn guard(self) -> usize {
+        self.guard as usize
+    }
+
+    const fn index(self) -> usize {
+        self.index as usize
+    }
 }
 
 impl Counters for Locked<'_> {
@@ -149,15 +162,15 @@ impl Counters for Locked<'_> {
     fn find(&self, limit: &Limit) -> Option<Place> {
         let guard = self.guard(limit);
         let index = *self.shard(guard).places.get(&limit.key)?;
-        Some(Place { guard, index })
+        Some(Place { guard: u32::try_from(guard).ok()?, index: u32::try_from(index).ok()? })
     }
 
     fn at(&self, place: Place) -> &Counter {
-        &self.shard(place.guard).kept[place.index]
+        &self.shard(place.guard()).kept[place.index()]
     }
 
     fn at_mut(&mut self, place: Place) -> &mut Counter {
-        &mut self.shard_mut(place.guard).kept[place.index]
+        &mut self.shard_mut(place.guard()).kept[place.index()]
     }
 
     fn new_counter(&self, limit: &Limit, now: TimestampMs) -> Counter {
