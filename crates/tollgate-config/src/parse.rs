@@ -3,6 +3,7 @@
 mod amounts;
 mod context;
 mod counters;
+mod fixed;
 mod key;
 mod limit;
 mod provider;
@@ -57,10 +58,11 @@ fn read(context: &Context<'_>, root: Section<'_>) -> Config {
     let providers = provider::providers(context, &root);
     let routes = provider::routes(context, &root, &providers);
     let mut counters = Counters::new();
-    let Tenants { tenants, without_limits } =
+    let Tenants { tenants, without_limits, key_places } =
         tenant::tenants(context, &root, pricing.unpriced, &mut counters);
     let reach = Reach::new(&providers, &tenants);
     let limits = limit::limits(context, &root, pricing.unpriced, &mut counters, &reach);
+    fixed::check(context.problems, &tenants, &key_places, &limits);
     reach::warn_of_unbounded(context.problems, &tenants, &without_limits, &limits);
     root.finish();
     let providers = providers.into_iter().filter_map(|declared| declared.provider).collect();

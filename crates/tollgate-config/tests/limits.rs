@@ -304,3 +304,56 @@ fn all_problems_of_a_limit_are_reported_at_once() {
     let expected = ["window", "scope", "models", "max_concurrent", "budget_usd", "mode"];
     assert_eq!(fields, expected.map(|field| format!("limits[0].{field}")));
 }
+
+#[test]
+fn c121_an_attribute_that_no_header_can_carry_is_warned_of() {
+    let base = BASE.replace("[\"user\"]", "[\"user\", \"project\"]");
+    let limit = |scope: &str, id: &str| {
+        format!("[[limits]]\nscope = \"{scope}\"\nid = \"{id}\"\nmax_concurrent = 1\n")
+    };
+    let text = [base, limit("project", "a b"), limit("user", "a b"), limit("project", "a-b")].concat();
+    let expected = [
+        "t.toml:21: limits[0].id: no key carries the project \"a b\", and no call can: a header takes visible ASCII \
+         characters without spaces: this limit never applies",
+    ];
+    assert_eq!(parse(&text).unwrap().warnings, expected);
+}
+
+#[test]
+fn a_key_whose_every_call_meets_too_many_limits_is_refused() {
+    let table = |scope: &str, count: usize| {
+        let units = ["requests", "tokens", "input_tokens", "output_tokens"];
+        let windows = ["second", "minute", "hour", "day"];
+        let rates = units
+            .iter()
+            .flat_map(|unit| windows.iter().map(move |window| format!("{unit}_per_{window} = 1\n")));
+        format!("[[limits]]\nscope = \"{scope}\"\n{}", rates.take(count).collect::<String>())
+    };
+    let most = [table("global", 16), table("tenant", 16), table("team", 16), table("key", 15)].concat();
+    // Those of a call's own values, models and sessions are not met by every call.
+    let own = "[[limits]]\nscope = \"user\"\nmax_concurrent = 1\n[[limits]]\nscope = \"model\"\nmax_concurrent = 1\n\
+               [[limits]]\nscope = \"org\"\nid = \"research\"\nmodels = [\"x\"]\nmax_concurrent = 1\n\
+               [[limits]]\nscope = \"org\"\nbudget_usd = 1\nwindow = \"session\"\n";
+    let one = |id: &str| {
+        format!(
+            "[[limits]]\nscope = \"org\"\nid = \"{id}\"\nmax_request_tokens = 1\nbudget_usd = 1\nwindow = \"day\"\n"
+        )
+    };
+    assert!(with(&format!("{most}{own}")).is_ok());
+    assert!(with(&format!("{most}{}", one("elsewhere"))).is_ok());
+    let expected = "t.toml:7: tenants[0].keys[0]: key `ci` meets 65 limits with every call, and a call can be checked \
+                    against 64: remove some of its limits";
+    assert_eq!(with(&format!("{most}{own}{}", one("research"))).map(|_| ()), Err(expected.to_owned()));
+}
+
+#[test]
+fn limits_of_models_that_differ_in_case_alone_are_one() {
+    for (one, other) in [
+        ("scope = \"model\"\nid = \"GPT-6\"", "scope = \"model\"\nid = \"gpt-6\""),
+        ("scope = \"key\"\nmodels = [\"GPT-*\"]", "scope = \"key\"\nmodels = [\"gpt-*\"]"),
+    ] {
+        let text =
+            format!("[[limits]]\n{one}\nmax_concurrent = 1\n[[limits]]\n{other}\nmax_concurrent = 1\n");
+        assert!(with(&text).is_err(), "{text}");
+    }
+}

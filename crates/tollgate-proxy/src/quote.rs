@@ -6,13 +6,13 @@
 use std::{iter, sync::Arc};
 
 use tollgate_config::{OutputReservation, Scope, Unpriced};
-use tollgate_limiter::{Entry, Plan, ReservationId, TimestampMs, Tokens};
+use tollgate_limiter::{Amount, ENTRIES_MAX, Entry, Plan, PlanError, ReservationId, TimestampMs, Tokens};
 use tollgate_pricing::{ModelPrice, PicoUsd, ReserveRequest};
 use tollgate_providers::{Endpoint, ErrorKind, RequestFacts, estimate_input};
 
 use crate::{
     amounts::Amounts,
-    policy::{AppliedLimit, Called, Circumstances, KeyPolicy, Policy},
+    policy::{AppliedLimit, Called, Circumstances, KeyPolicy, Measure, Policy},
     refuse::Refused,
 };
 
@@ -53,6 +53,9 @@ pub(crate) struct Quote {
     /// What is reserved.
     pub(crate) reserved: Amounts,
     pub(crate) estimated_input: Tokens,
+    /// The most tokens that it may need: more than is reserved where its own output limit is above the
+    /// reservation's.
+    largest: Tokens,
     /// The model the request names.
     pub(crate) model: Arc<str>,
     /// The tier the request names.
@@ -104,14 +107,19 @@ impl Judged {
     ///
     /// They are too many for one decision.
     pub(crate) fn plan(&self) -> Result<Plan, Refused> {
-        let entry = |limit: &AppliedLimit| Entry {
-            limit: limit.limit.clone(),
-            charge: limit.rule.measure.charge(&self.quote.reserved_for(limit)),
-        };
+        let entry =
+            |limit: &AppliedLimit| Entry { limit: limit.limit.clone(), charge: self.quote.charge(limit) };
         Plan::new(self.limits.iter().map(entry).collect()).map_err(|error| {
             if !self.quote.parts.is_empty() {
                 let message = format!("This request names too many models to be checked at once: {error}.");
                 return Refused::new(ErrorKind::BadRequest, "bad_request", message);
+            }
+            if let PlanError::TooManyEntries { entries } = error {
+                let message = format!(
+                    "This call meets {entries} limits, and a call can be checked against {ENTRIES_MAX}: send it \
+                     without some of its own attributes or session, or ask for some limits to be removed."
+                );
+                return Refused::new(ErrorKind::BadRequest, "too_many_limits", message);
             }
             tracing::error!(%error, "a request's limits make no plan");
             let message = format!("This request's limits cannot be checked: {error}.");
@@ -127,6 +135,7 @@ impl Quote {
             billed: false,
             reserved: Amounts::FREE,
             estimated_input: Tokens::ZERO,
+            largest: Tokens::ZERO,
             model,
             service_tier: None,
             hidden_input: false,
@@ -144,6 +153,7 @@ impl Quote {
         let own_price = policy.prices.lookup(&facts.model, at);
         let input = estimate_input(facts);
         let output_tokens = reserved_output(policy.output_reservation, facts, own_price);
+        let largest_output = own_output_limit(facts).unwrap_or(output_tokens);
         let request = reserve_request(facts, input, output_tokens);
         // Each model that a tool of the request names may make a pass of its own over the same input.
         let (mut cost, mut parts) = (PicoUsd::ZERO, Vec::new());
@@ -163,11 +173,21 @@ impl Quote {
             billed: true,
             reserved: Amounts { requests: 1, input_tokens: input.get(), output_tokens, cost },
             estimated_input: input,
+            largest: Tokens::new(input.get().saturating_add(largest_output)),
             model: facts.model.as_str().into(),
             service_tier: facts.service_tier.as_deref().map(Arc::from),
             hidden_input: facts.hidden_input,
             parts,
         })
+    }
+
+    /// What the request adds to the counter of `limit`. A limit on the size of requests is about what this
+    /// one may need, of which no more than a part may be reserved.
+    pub(crate) fn charge(&self, limit: &AppliedLimit) -> Amount {
+        match limit.rule.measure {
+            Measure::RequestTokens => Amount::new(self.largest.get()),
+            measure => measure.charge(&self.reserved_for(limit)),
+        }
     }
 
     /// What is reserved against `limit`: all of it, or what the models that count may cost. Each of
@@ -219,14 +239,16 @@ fn unnamed_limit(price: Option<&ModelPrice>) -> u64 {
 
 fn reserved_output(rule: OutputReservation, facts: &RequestFacts, price: Option<&ModelPrice>) -> u64 {
     match rule {
-        OutputReservation::UpTo(cap) => {
-            let of_request = facts.output_limit.map(|limit| limit.saturating_mul(facts.choices));
-            of_request.unwrap_or(u64::MAX).min(cap.get())
-        }
+        OutputReservation::UpTo(cap) => own_output_limit(facts).unwrap_or(u64::MAX).min(cap.get()),
         OutputReservation::Max => {
-            facts.output_limit.unwrap_or_else(|| unnamed_limit(price)).saturating_mul(facts.choices)
+            own_output_limit(facts).unwrap_or_else(|| unnamed_limit(price).saturating_mul(facts.choices))
         }
     }
+}
+
+/// The most output that a request allows all its answers together, if it names a limit.
+fn own_output_limit(facts: &RequestFacts) -> Option<u64> {
+    facts.output_limit.map(|limit| limit.saturating_mul(facts.choices))
 }
 
 /// Refuses a model without a price where the strictest rule that applies says so.

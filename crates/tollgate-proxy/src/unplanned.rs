@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tollgate_limiter::{Entry, ExactAmount, Plan, ReservationId};
+use tollgate_limiter::{ENTRIES_MAX, Entry, ExactAmount, Plan, ReservationId};
 use tollgate_store::{Held, Settled};
 
 use crate::{
@@ -18,11 +18,15 @@ use crate::{
 /// that none of them can refuse it: later calls see the debt.
 pub(crate) fn charge(app: &Arc<App>, admitted: &Admitted, bill: &Bill) {
     let limits = unplanned(app, admitted, bill);
-    if limits.is_empty() {
-        return;
-    }
     let used = |limit: &AppliedLimit| limit.rule.measure.exact(&bill.used(limit, &app.policy, admitted.at));
-    let actuals: Vec<ExactAmount> = limits.iter().map(used).collect();
+    // As many at a time as one plan holds: none may stay uncharged.
+    for some in limits.chunks(ENTRIES_MAX) {
+        let actuals: Vec<ExactAmount> = some.iter().map(used).collect();
+        charge_as_it_is(app, admitted, some, actuals);
+    }
+}
+
+fn charge_as_it_is(app: &Arc<App>, admitted: &Admitted, limits: &[AppliedLimit], actuals: Vec<ExactAmount>) {
     let entries = limits.iter().zip(&actuals);
     let entries =
         entries.map(|(limit, actual)| Entry { limit: limit.limit.clone(), charge: actual.rounded_up() });

@@ -1,10 +1,11 @@
 //! `[[tenants.keys]]`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::context::{Context, Distinct};
 use crate::nearest::nearest;
+use crate::problems::Place;
 use crate::section::{Field, Section};
 use crate::{Attributes, Key, KeyHash, Scope};
 
@@ -16,17 +17,24 @@ pub(super) struct Reader<'a> {
     context: &'a Context<'a>,
     ids: Distinct<Arc<str>>,
     hashes: Distinct<KeyHash>,
+    places: HashMap<Arc<str>, Place>,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) const fn new(context: &'a Context<'a>) -> Self {
-        Self { context, ids: Distinct::new(), hashes: Distinct::new() }
+    pub(super) fn new(context: &'a Context<'a>) -> Self {
+        Self { context, ids: Distinct::new(), hashes: Distinct::new(), places: HashMap::new() }
+    }
+
+    /// Where each key stands, by its id.
+    pub(super) fn into_places(self) -> HashMap<Arc<str>, Place> {
+        self.places
     }
 
     pub(super) fn key(&mut self, section: Section<'_>) -> Option<Key> {
         let id = self.context.id(&section);
         if let Some(id) = &id {
             self.ids.check(self.context.problems, Arc::clone(id), &section.place_of("id"), "this id");
+            self.places.insert(Arc::clone(id), section.place().clone());
         }
         let hash = self.hash(&section);
         let models = section.field("models").map(|field| self.context.globs(&field));

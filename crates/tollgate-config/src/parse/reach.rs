@@ -16,6 +16,9 @@ const MODEL_BYTES_MAX: usize = 256;
 /// The longest id of a session.
 const SESSION_BYTES_MAX: usize = 128;
 
+/// The longest attribute that a call can carry.
+const SENT_BYTES_MAX: usize = 256;
+
 /// A misspelt name is compared with at most as many known ones.
 const COMPARED_MAX: usize = 1_000;
 
@@ -88,19 +91,26 @@ impl<'a> Reach<'a> {
     pub(super) fn check(&self, problems: &Problems, limit: &ScopedLimit, section: &Section<'_>) {
         let scope = limit.scope;
         let is_attribute = Scope::ATTRIBUTES.contains(&scope);
-        if !is_attribute && scope != Scope::Key || self.from_callers.contains(&scope) {
+        if !is_attribute && scope != Scope::Key {
             return;
         }
+        let from_callers = self.from_callers.contains(&scope);
         match &limit.id {
-            Some(id) if !self.has(scope, id) => {
-                let message = format!("{}: this limit never applies", self.unknown(scope, id));
-                problems.warn(&section.place_of("id"), message);
+            Some(id) if self.has(scope, id) || from_callers && can_be_sent(scope, id) => {}
+            Some(id) => {
+                let mut message = self.unknown(scope, id);
+                if from_callers {
+                    message.push_str(
+                        ", and no call can: a header takes visible ASCII characters without spaces",
+                    );
+                }
+                problems.warn(&section.place_of("id"), format!("{message}: this limit never applies"));
             }
-            None if self.values.get(&scope).is_none_or(BTreeSet::is_empty) => {
+            None if !from_callers && self.values.get(&scope).is_none_or(BTreeSet::is_empty) => {
                 let message = format!("no key carries the attribute `{scope}`: this limit never applies");
                 problems.warn(&section.place_of("scope"), message);
             }
-            _ => {}
+            None => {}
         }
     }
 
@@ -119,6 +129,12 @@ impl<'a> Reach<'a> {
             format!("no {scope} has the id {id:?}{hint}")
         }
     }
+}
+
+/// Whether a caller can set an attribute to `value`: in a header or, for the user, in the request's body.
+fn can_be_sent(scope: Scope, value: &str) -> bool {
+    let in_header = value.bytes().all(|byte| byte.is_ascii_graphic());
+    value.len() <= SENT_BYTES_MAX && (in_header || scope == Scope::User)
 }
 
 /// Warns of tenants that no limit bounds.

@@ -1,5 +1,6 @@
 //! `[[tenants]]` with their own limits and budgets.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tollgate_limiter::Enforcement;
@@ -17,6 +18,8 @@ pub(super) struct Tenants {
     pub(super) tenants: Vec<Tenant>,
     /// Where those stand that have no limit of their own.
     pub(super) without_limits: Vec<(Arc<str>, Place)>,
+    /// Where each key stands.
+    pub(super) key_places: HashMap<Arc<str>, Place>,
 }
 
 pub(super) fn tenants(
@@ -38,7 +41,7 @@ pub(super) fn tenants(
         without_limits: Vec::new(),
     };
     let tenants = sections.into_iter().filter_map(|section| reader.tenant(section)).collect();
-    Tenants { tenants, without_limits: reader.without_limits }
+    Tenants { tenants, without_limits: reader.without_limits, key_places: reader.keys.into_places() }
 }
 
 struct Reader<'a> {
