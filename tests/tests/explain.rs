@@ -123,7 +123,10 @@ fn a_key_s_limits_are_listed_the_most_restrictive_first() {
          [[limits]]\nscope = \"user\"\nrequests_per_minute = 30\nalgorithm = \"token-bucket\"\n\
          [[limits]]\nscope = \"team\"\nid = \"other\"\nrequests_per_day = 1\n\
          [[limits]]\nscope = \"provider\"\nid = \"openai\"\nbudget_usd = 1\nwindow = \"day\"\nmode = \"soft\"\n\
-         [[limits]]\nscope = \"session\"\nmax_concurrent = 1\n",
+         [[limits]]\nscope = \"session\"\nmax_concurrent = 1\n\
+         [[limits]]\nscope = \"tenant\"\nbudget_usd = 1000\nwindow = \"day\"\n\
+         [[limits]]\nscope = \"model\"\nid = \"other\"\nmax_concurrent = 1\n\
+         [[limits]]\nscope = \"team\"\nmodels = [\"oth*\"]\nmax_concurrent = 1\n",
     );
     let listed: Vec<_> = setup
         .key_limits(&KeyHash::of("key_of_t"))
@@ -142,8 +145,9 @@ fn a_key_s_limits_are_listed_the_most_restrictive_first() {
         .collect();
     let expected = [
         "session * concurrent_requests/none open",
-        "team ml micro_usd/month calendar",
         "global global micro_usd/total calendar",
+        "team ml micro_usd/month calendar",
+        "tenant t micro_usd/day calendar",
         "provider openai micro_usd/day calendar",
         "user * requests/minute token-bucket",
         "team ml requests/day sliding-window",
@@ -159,11 +163,17 @@ fn c121_limits_on_models_without_a_price_and_counters_without_end_are_warned_of(
         "[[limits]]\nscope = \"team\"\nmodels = [\"cluade-*\"]\nmax_concurrent = 1\nrequests_per_day = 1\n\
          [[limits]]\nscope = \"model\"\nid = \"untt\"\nmax_concurrent = 1\n\
          [[limits]]\nscope = \"model\"\nid = \"unit\"\nmax_concurrent = 1\n\
+         [[limits]]\nscope = \"model\"\nid = \"UNIT\"\nrequests_per_day = 1\n\
+         [[limits]]\nscope = \"model\"\nid = \"unit-20260901\"\nmax_concurrent = 1\n\
+         [[limits]]\nscope = \"tenant\"\nbudget_usd = 1\nwindow = \"session\"\n\
+         [[limits]]\nscope = \"team\"\nbudget_usd = 1\nwindow = \"session\"\nmode = \"soft\"\n\
          [[limits]]\nscope = \"user\"\nbudget_usd = 1\nwindow = \"total\"\n",
     );
     let expected = [
+        "the limit of model `unit-20260901`: it holds for calls that use this very name; \"unit\" is the model's id, and a limit for that holds for all its names",
         "the limit of model `untt`: no model of that name has a price; the nearest one is \"unit\"",
         "the limit of scope `team` is for models cluade-*, and no model with a price matches; the nearest one is \"dear\"",
+        "the limit of scope `tenant` has a budget for each session: calls without `x-tollgate-session` are not bounded by it",
         "the limit of scope `user` has window \"total\", and callers choose the user: a counter is kept for ever for each that they name",
     ];
     assert_eq!(setup.warnings(NOW), expected);
@@ -178,6 +188,7 @@ fn the_example_of_limits_says_nothing_that_it_does_not_mean() {
                caller_attributes = [\"user\"]\n";
     let options = GatewayOptions { config: format!("{key}{limits}"), ..GatewayOptions::default() };
     let setup = setup(&options, "http://127.0.0.1:1", Path::new("/nowhere"));
-    assert!(setup.warnings(NOW).is_empty(), "{:?}", setup.warnings(NOW));
+    let of_sessions = "the limit of scope `session` has a budget for each session: calls without `x-tollgate-session` are not bounded by it";
+    assert_eq!(setup.warnings(NOW), [of_sessions]);
     assert_eq!(setup.key_limits(&KeyHash::of("key")).unwrap().len(), 14);
 }

@@ -4,7 +4,7 @@ use tollgate_config::{KeyHash, Scope, nearest};
 use tollgate_limiter::{Amount, ENTRIES_MAX, Enforcement, Rule, TimestampMs};
 use tollgate_pricing::ModelPrice;
 
-use super::{KeyPolicy, LimitRule, Policy};
+use super::{KeyPolicy, LimitRule, Measure, Policy, reach::Reach};
 
 /// One limit that calls of a key can meet.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -31,8 +31,8 @@ impl Policy {
     /// The limits that calls of a key can meet, the most restrictive first; `None` for a key that is not
     /// configured.
     ///
-    /// Units come one after the other; within each, what lets the least through in a day is first, and
-    /// what only warns is last.
+    /// Units come one after the other; within each, what lets the least through in a month is first, and
+    /// what only warns is last. Limits of models that the key may not call are left out.
     pub(crate) fn key_limits(&self, hash: &KeyHash) -> Option<Vec<KeyLimit>> {
         let key = self.key(hash)?;
         let mut limits: Vec<_> =
@@ -89,12 +89,29 @@ impl Policy {
                 rule.scope
             ));
         }
-        match (rule.scope, &rule.id) {
-            (Scope::Model, Some(id)) if self.prices.lookup(id, at).is_none() => {
-                Some(format!("{}: no model of that name has a price{}", subject(), self.nearest_model(id)))
-            }
-            _ => None,
+        if let Some(id) = rule.id.as_deref().filter(|_| rule.scope == Scope::Model) {
+            return self.name_warning(id, at).map(|warning| format!("{}: {warning}", subject()));
         }
+        let is_hard_budget = rule.measure == Measure::MicroUsd && rule.enforcement == Enforcement::Hard;
+        (is_hard_budget && rule.is_per_session()).then(|| {
+            let subject = subject();
+            format!("{subject} has a budget for each session: calls without `x-tollgate-session` are not bounded by it")
+        })
+    }
+
+    /// A limit for one model, by a name that no row of the price table has.
+    fn name_warning(&self, id: &str, at: TimestampMs) -> Option<String> {
+        if self.prices.models().any(|price| price.id().eq_ignore_ascii_case(id)) {
+            return None;
+        }
+        Some(match self.prices.lookup(id, at) {
+            Some(price) => format!(
+                "it holds for calls that use this very name; \"{}\" is the model's id, and a limit for that holds \
+                 for all its names",
+                price.id()
+            ),
+            None => format!("no model of that name has a price{}", self.nearest_model(id)),
+        })
     }
 
     fn nearest_model(&self, name: &str) -> String {
@@ -106,7 +123,7 @@ impl Policy {
         self.keys.values().any(|key| key.caller_attributes.contains(&scope))
     }
 
-    /// The rules that calls of a key can meet, with the value where the key decides it.
+    /// The rules that calls of a key can meet, those of models it may call among them, with the value where the key decides it.
     fn rules_of<'a>(&'a self, key: &'a KeyPolicy) -> impl Iterator<Item = (&'a LimitRule, Option<&'a str>)> {
         let fixed = key.fixed.iter().chain(&key.bound).map(|limit| {
             let value = (limit.rule.scope != Scope::Session).then_some(&*limit.id);
@@ -114,9 +131,10 @@ impl Policy {
         });
         let open = [Scope::Provider, Scope::Model, Scope::Session];
         let open = open.into_iter().chain(key.caller_attributes.iter().copied());
-        fixed.chain(
-            open.flat_map(|scope| self.rules.of_scope(scope).map(|rule| (&**rule, rule.id.as_deref()))),
-        )
+        let open =
+            open.flat_map(|scope| self.rules.of_scope(scope).map(|rule| (&**rule, rule.id.as_deref())));
+        let reach = Reach::new(key.models.as_ref(), &self.prices);
+        fixed.chain(open).filter(move |(rule, _)| reach.meets(rule))
     }
 }
 
@@ -152,17 +170,19 @@ const fn counting(rule: Rule) -> &'static str {
 }
 
 /// Orders limits: by unit, what refuses before what warns, then by the most that it lets through in a
-/// day. What has no end lets its amount through once, in however many days: it comes last.
+/// month of 31 days. A lifetime's amount is all that ever passes; each of any number of sessions has its
+/// own: they come last.
 fn rank(rule: &LimitRule) -> (&'static str, bool, u128) {
     let amount = u128::from(rule.amount.get());
-    let per_day = match rule.window {
-        "second" => amount.saturating_mul(86_400),
-        "minute" => amount.saturating_mul(1_440),
-        "hour" => amount.saturating_mul(24),
-        "week" => amount / 7,
-        "month" => amount / 31,
-        "total" | "session" => u128::MAX,
+    // An amount has 64 bits, a month fewer than 22.
+    let per_month = match rule.window {
+        "second" => amount * 31 * 86_400,
+        "minute" => amount * 31 * 1_440,
+        "hour" => amount * 31 * 24,
+        "day" => amount * 31,
+        "week" => amount * 31 / 7,
+        "session" => u128::MAX,
         _ => amount,
     };
-    (rule.measure.name(), rule.enforcement == Enforcement::Soft, per_day)
+    (rule.measure.name(), rule.enforcement == Enforcement::Soft, per_month)
 }
