@@ -287,8 +287,7 @@ async fn a_soft_budget_lets_pass_and_counts() {
     let gateway = Gateway::new(&tenant(soft));
     assert_eq!(post(&gateway, &messages(50), &[]).await.status, 200);
     let metrics = Client::new(gateway.admin_address()).get("/metrics", &[]).await.text();
-    let line =
-        "tollgate_soft_budget_exceeded_total{scope=\"tenant\",id=\"t\",unit=\"micro_usd\",window=\"day\"} 1";
+    let line = "tollgate_soft_budget_exceeded_total{scope=\"tenant\",id=\"t\",models=\"\",unit=\"micro_usd\",window=\"day\"} 1";
     assert!(metrics.contains(line), "{metrics}");
 }
 

@@ -135,8 +135,7 @@ async fn a_session_s_limit_is_that_of_one_session_of_one_tenant() {
         assert_eq!(call(&gateway, "key_a", "unit", &[]).await.status, 200, "no session, no limit of one");
     }
     let metrics = Client::new(gateway.admin_address()).get("/metrics", &[]).await.text();
-    let line =
-        "tollgate_limit_refusals_total{scope=\"session\",id=\"*\",unit=\"requests\",window=\"minute\"} 1";
+    let line = "tollgate_limit_refusals_total{scope=\"session\",id=\"*\",models=\"\",unit=\"requests\",window=\"minute\"} 1";
     assert!(metrics.contains(line) && !metrics.contains("s/1"), "{metrics}");
 }
 

@@ -45,6 +45,8 @@ struct ByReason {
 struct ByLimit {
     scope: &'static str,
     id: String,
+    /// The model filter, empty without one.
+    models: String,
     unit: &'static str,
     window: &'static str,
 }
@@ -232,6 +234,7 @@ fn by_limit(limit: &AppliedLimit) -> ByLimit {
     ByLimit {
         scope: limit.rule.scope.name(),
         id: limit.bounded_id().to_owned(),
+        models: limit.rule.models.as_ref().map_or_else(String::new, |globs| globs.patterns().join(",")),
         unit: limit.rule.measure.name(),
         window: limit.rule.window,
     }

@@ -51,6 +51,8 @@ pub(crate) struct AppliedLimit {
     pub(crate) rule: Arc<LimitRule>,
     /// The value of the scope: whose counter it is.
     pub(crate) id: Arc<str>,
+    /// The session whose counter it is, where its scope is another.
+    pub(crate) session: Option<Arc<str>>,
     /// Whether the value was chosen by whoever made the call, so that there may be any number of them.
     pub(crate) is_open: bool,
 }
@@ -128,7 +130,13 @@ impl LimitRule {
                 Arc::new(self.limit(CounterKey::new(partition, self.name_for(owner, session))))
             }
         };
-        AppliedLimit { limit, rule: self.clone(), id: value, is_open: false }
+        AppliedLimit {
+            limit,
+            rule: self.clone(),
+            id: value,
+            session: self.own_session(session),
+            is_open: false,
+        }
     }
 
     /// The same for a `value` that a caller has chosen: it counts within the caller's tenant, so that nobody
@@ -145,7 +153,13 @@ impl LimitRule {
             let _ = write!(name, " {session}");
         }
         let limit = Arc::new(self.limit(CounterKey::new(owner.tenant, name)));
-        AppliedLimit { limit, rule: self.clone(), id: value, is_open: self.id.is_none() }
+        let session = self.own_session(session);
+        AppliedLimit { limit, rule: self.clone(), id: value, session, is_open: self.id.is_none() }
+    }
+
+    /// The session that has a counter of its own beside the value of another scope.
+    fn own_session(&self, session: Option<&str>) -> Option<Arc<str>> {
+        session.filter(|_| self.is_per_session() && self.scope != Scope::Session).map(Arc::from)
     }
 
     fn limit(&self, key: CounterKey) -> Limit {

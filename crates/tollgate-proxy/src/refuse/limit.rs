@@ -19,6 +19,9 @@ const RETRY_AFTER_NEVER_SECONDS: u64 = 60;
 /// What `retry-after` says while open reservations hold the money: they end with their answers.
 const RETRY_AFTER_HELD_SECONDS: u64 = 5;
 
+/// What is said of a limit of 0, which no smaller request passes.
+const BLOCKS: &str = " The limit is 0: it blocks every call that counts. Raise it to let calls pass.";
+
 /// What `retry-after` says while other requests are open: any of them may end at once.
 const RETRY_AFTER_OPEN_SECONDS: u64 = 1;
 
@@ -69,6 +72,8 @@ fn over_budget(binding: &EntryRefusal, limit: &AppliedLimit) -> Refused {
     );
     if held {
         message.push_str(" It may fit once open requests are settled.");
+    } else if binding.limit.get() == 0 {
+        message.push_str(BLOCKS);
     } else if binding.needed > binding.limit {
         message.push_str(" It is larger than the whole budget: make the request smaller or raise the limit.");
     } else {
@@ -109,15 +114,22 @@ fn over_rate(binding: &EntryRefusal, limit: &AppliedLimit, wait: DurationMs) -> 
 
 /// 429. The request alone is larger than the limit: no waiting helps.
 fn too_large(binding: &EntryRefusal, limit: &AppliedLimit) -> Refused {
-    let message = format!(
-        "This request needs {} {}, and {} may use {} per {}: it can never pass. Make the request smaller \
-         (a shorter prompt or a lower output limit) or raise the limit.",
+    let mut message = format!(
+        "This request needs {} {}, and {} may use {} per {}: it can never pass.",
         binding.needed,
         unit(limit),
         Whose(limit),
         binding.limit,
         limit.rule.window,
     );
+    if binding.spent.get() > 0 || binding.held.get() > 0 {
+        message.push_str(&format!(" Used {}, held by open requests {}.", binding.spent, binding.held));
+    }
+    message.push_str(if binding.limit.get() == 0 {
+        BLOCKS
+    } else {
+        " Make the request smaller (a shorter prompt or a lower output limit) or raise the limit."
+    });
     Refused {
         retry_after_seconds: Some(RETRY_AFTER_NEVER_SECONDS),
         should_retry: Some(false),
@@ -153,6 +165,9 @@ impl fmt::Display for Whose<'_> {
         match limit.rule.scope {
             Scope::Global => f.write_str("all calls together (scope `global`)")?,
             scope => write!(f, "{scope} `{}`", limit.id)?,
+        }
+        if let Some(session) = &limit.session {
+            write!(f, " in session `{session}`")?;
         }
         match &limit.rule.models {
             Some(globs) => write!(f, " for models {}", globs.patterns().join(", ")),
