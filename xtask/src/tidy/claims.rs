@@ -1,5 +1,7 @@
 //! What the documentation guarantees is proved by a test that exists.
 
+use std::collections::BTreeSet;
+
 use super::{Problem, tests_index::TestIndex, tree::Tree};
 
 const GUARANTEES: &str = "docs/guarantees.md";
@@ -10,7 +12,12 @@ pub(super) fn check(tree: &Tree, tests: &TestIndex) -> Vec<Problem> {
     let Some(file) = tree.get(GUARANTEES) else { return Vec::new() };
     let mut problems = Vec::new();
     let claims = claims(&file.text);
+    let mut ids = BTreeSet::new();
     for (line, claim) in &claims {
+        let id = claim.split("**").nth(1).unwrap_or_default();
+        if !ids.insert(id) {
+            problems.push(Problem::line(GUARANTEES, *line, format!("another claim has the id {id}")));
+        }
         let named: Vec<&str> = claim
             .split_once("Tests:")
             .or_else(|| claim.split_once("Test:"))
@@ -66,6 +73,12 @@ mod tests {
     fn a_claim_without_a_test_is_named() {
         let text = "# Claims\n- **G1.** It holds. Test: `one`\n- **G2.** It holds too.\n";
         assert_eq!(problems(text), ["docs/guarantees.md:3: a claim names the test that proves it"]);
+    }
+
+    #[test]
+    fn an_id_that_stands_twice_is_named() {
+        let text = "- **G1.** It holds. Test: `one`\n- **G1.** So does this. Test: `two`\n";
+        assert_eq!(problems(text), ["docs/guarantees.md:2: another claim has the id G1."]);
     }
 
     #[test]
