@@ -111,13 +111,20 @@ fn bench(arguments: &Arguments) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
     let upstream = Process::announcing(cores.run_on(LOAD_CORE, &program).args(["bench", "mock"]))?;
-    let targets = targets(cores, &program, upstream.addr, dir.path())?;
-    cores.verify(&upstream, targets.iter().filter_map(|target| target.process.as_ref()))?;
+    // Where the system puts a process's pages has much to do with what it costs: each round has processes
+    // of its own, so that the middle of the rounds is not the luck of one start.
+    let start = |round: u32| {
+        let dir = dir.path().join(round.to_string());
+        fs::create_dir(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+        let targets = targets(cores, &program, upstream.addr, &dir)?;
+        cores.verify(&upstream, targets.iter().filter_map(|target| target.process.as_ref()))?;
+        Ok(targets)
+    };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| format!("tokio: {error}"))?;
-    let samples = runtime.block_on(rounds_of(&targets, upstream.addr, rounds, seconds))?;
+    let samples = runtime.block_on(rounds_of(start, upstream.addr, rounds, seconds))?;
     let report = Report::new(seconds, rounds, &samples);
     println!("{}", report.table());
     if let Some(path) = &arguments.json {
@@ -145,32 +152,34 @@ fn targets(cores: Cores, program: &Path, upstream: SocketAddr, dir: &Path) -> Re
 }
 
 async fn rounds_of(
-    targets: &[Target],
+    start: impl Fn(u32) -> Result<Vec<Target>, String>,
     upstream: SocketAddr,
     rounds: u32,
     seconds: u64,
 ) -> Result<Vec<Samples>, String> {
     const WARM_UP: Duration = Duration::from_millis(300);
     let stream_bytes = load::stream_bytes(upstream).await?;
-    let mut all: Vec<Samples> = targets
-        .iter()
-        .map(|target| Samples { name: target.name, rounds: Vec::new(), memory: None })
-        .collect();
-    for target in targets {
-        load::run(target.addr, Workload::Plain, stream_bytes, WARM_UP).await?;
-    }
+    let mut all: Vec<Samples> = Vec::new();
     for round in 1..=rounds {
-        for workload in Workload::ALL {
-            eprintln!("round {round} of {rounds}: {}", workload.name());
-            for (target, samples) in targets.iter().zip(&mut all) {
-                let duration = Duration::from_secs(seconds);
-                let sample = measure::measure(target, workload, stream_bytes, duration).await?;
-                samples.rounds.push((workload, sample));
+        let targets = start(round)?;
+        for target in &targets {
+            load::run(target.addr, Workload::Plain, stream_bytes, WARM_UP).await?;
+            if all.iter().all(|samples| samples.name != target.name) {
+                all.push(Samples { name: target.name, rounds: Vec::new(), memory: None });
             }
         }
-    }
-    for (target, samples) in targets.iter().zip(&mut all) {
-        samples.memory = target.process.as_ref().map(Process::memory).transpose()?;
+        for workload in Workload::ALL {
+            eprintln!("round {round} of {rounds}: {}", workload.name());
+            for target in &targets {
+                let duration = Duration::from_secs(seconds);
+                let sample = measure::measure(target, workload, stream_bytes, duration).await?;
+                let samples = all.iter_mut().find(|samples| samples.name == target.name);
+                samples.into_iter().for_each(|samples| samples.rounds.push((workload, sample)));
+            }
+        }
+        for (target, samples) in targets.iter().zip(&mut all) {
+            samples.memory = target.process.as_ref().map(Process::memory).transpose()?;
+        }
     }
     Ok(all)
 }
