@@ -22,6 +22,8 @@ use tollgate_pricing::PriceTable;
 use tollgate_proxy::{Proxy, ReloadError, Setup, Stopped};
 use tollgate_store::{Clock, CounterView, ManualClock, MemoryStore, Store, SystemClock};
 
+use crate::Client;
+
 /// What the proxy sends to the mock in place of a client's key; the mock accepts nothing else.
 pub const PROVIDER_KEY: &str = "sk_provider_sentinel";
 
@@ -226,6 +228,37 @@ impl std::fmt::Debug for Gateway {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Gateway").field("address", &self.address).finish_non_exhaustive()
     }
+}
+
+/// Posts a body to `/v1/messages` of some gateways in turn, with the key `key_of_t` and all at once; the
+/// statuses.
+///
+/// # Panics
+///
+/// A call panics.
+pub async fn parallel(
+    gateways: &[&Gateway],
+    count: usize,
+    body: &Value,
+    headers: &'static [&'static str],
+) -> Vec<u16> {
+    let calls: Vec<_> = (0..count)
+        .map(|index| {
+            let client = Client::new(gateways[index % gateways.len()].address());
+            let body = body.clone();
+            tokio::spawn(async move { client.post("/v1/messages", "key_of_t", &body, headers).await.status })
+        })
+        .collect();
+    let mut statuses = Vec::new();
+    for call in calls {
+        statuses.push(call.await.expect("no panic"));
+    }
+    statuses
+}
+
+/// How many of the statuses are `wanted`.
+pub fn count(statuses: &[u16], wanted: u16) -> usize {
+    statuses.iter().filter(|&&status| status == wanted).count()
 }
 
 /// The configuration of a gateway whose providers are at `base_url`, compiled.

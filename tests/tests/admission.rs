@@ -8,7 +8,7 @@
 
 use serde_json::{Value, json};
 use tollgate_limiter::DurationMs;
-use tollgate_tests::{Client, Gateway, GatewayOptions, UNIT_PRICES};
+use tollgate_tests::{Client, Gateway, GatewayOptions, UNIT_PRICES, count, parallel};
 
 fn messages(max_tokens: u64) -> Value {
     asking("claude-sonnet-5-5", max_tokens)
@@ -40,31 +40,6 @@ fn unit_priced(config: String) -> Gateway {
 
 async fn post(gateway: &Gateway, body: &Value, headers: &[&str]) -> tollgate_tests::Answer {
     Client::new(gateway.address()).post("/v1/messages", "key_of_t", body, headers).await
-}
-
-/// Posts the same body many times at once and returns the statuses.
-async fn parallel(
-    gateways: &[&Gateway],
-    count: usize,
-    body: &Value,
-    headers: &'static [&'static str],
-) -> Vec<u16> {
-    let calls: Vec<_> = (0..count)
-        .map(|index| {
-            let client = Client::new(gateways[index % gateways.len()].address());
-            let body = body.clone();
-            tokio::spawn(async move { client.post("/v1/messages", "key_of_t", &body, headers).await.status })
-        })
-        .collect();
-    let mut statuses = Vec::new();
-    for call in calls {
-        statuses.push(call.await.expect("no panic"));
-    }
-    statuses
-}
-
-fn count(statuses: &[u16], wanted: u16) -> usize {
-    statuses.iter().filter(|&&status| status == wanted).count()
 }
 
 #[tokio::test]

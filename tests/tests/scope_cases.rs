@@ -9,7 +9,9 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tollgate_tests::{Answer, Client, Gateway, GatewayOptions, UNIT_PRICES, eventually, json_request};
+use tollgate_tests::{
+    Answer, Client, Gateway, GatewayOptions, UNIT_PRICES, count, eventually, json_request, parallel,
+};
 
 /// A tenant whose key lets its callers say who the user is.
 const KEY: &str = "[[tenants]]\nid = \"t\"\n[[tenants.keys]]\nid = \"k\"\nkey_env = \"key_of_t\"\n\
@@ -37,31 +39,6 @@ async fn post(gateway: &Gateway, path: &str, body: &Value, headers: &[&str]) -> 
 
 async fn call(gateway: &Gateway, headers: &[&str]) -> Answer {
     post(gateway, "/v1/messages", &body("unit", 10), headers).await
-}
-
-/// Posts to some gateways in turn, all at once; the statuses.
-async fn parallel(
-    gateways: &[&Gateway],
-    count: usize,
-    body: &Value,
-    headers: &'static [&'static str],
-) -> Vec<u16> {
-    let calls: Vec<_> = (0..count)
-        .map(|index| {
-            let client = Client::new(gateways[index % gateways.len()].address());
-            let body = body.clone();
-            tokio::spawn(async move { client.post("/v1/messages", "key_of_t", &body, headers).await.status })
-        })
-        .collect();
-    let mut statuses = Vec::new();
-    for call in calls {
-        statuses.push(call.await.expect("no panic"));
-    }
-    statuses
-}
-
-fn count(statuses: &[u16], wanted: u16) -> usize {
-    statuses.iter().filter(|&&status| status == wanted).count()
 }
 
 #[tokio::test]

@@ -50,7 +50,7 @@ impl Store for Gated {
     }
 
     fn extend(&self, _: &Held, _: u32, _: &[Amount]) -> StoreFuture<'_, Verdict> {
-        unimplemented!("the layer does not extend")
+        unreachable!("the layer does not extend")
     }
 
     fn settle(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'_, Settled> {
@@ -176,7 +176,7 @@ impl Store for Failing {
     }
 
     fn extend(&self, _: &Held, _: u32, _: &[Amount]) -> StoreFuture<'_, Verdict> {
-        unimplemented!("the layer does not extend")
+        unreachable!("the layer does not extend")
     }
 
     fn settle(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'_, Settled> {
@@ -221,7 +221,7 @@ impl Store for Deaf {
     }
 
     fn extend(&self, _: &Held, _: u32, _: &[Amount]) -> StoreFuture<'_, Verdict> {
-        unimplemented!("the layer does not extend")
+        unreachable!("the layer does not extend")
     }
 
     fn settle(&self, _: &Held, _: &[ExactAmount]) -> StoreFuture<'_, Settled> {
@@ -229,7 +229,7 @@ impl Store for Deaf {
     }
 
     fn inspect(&self, _: &[Arc<Limit>]) -> StoreFuture<'_, Vec<CounterView>> {
-        unimplemented!("the layer does not look")
+        unreachable!("the layer does not look")
     }
 }
 
