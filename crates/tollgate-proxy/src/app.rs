@@ -17,6 +17,7 @@ use tollgate_usage::Writer;
 use crate::{
     error::StartError,
     metrics::{Metrics, TenantSeries},
+    network::Network,
     policy::Policy,
     tls,
     upstream::Upstream,
@@ -39,6 +40,8 @@ pub(crate) struct App {
 /// What outlives a configuration.
 #[derive(Clone)]
 pub(crate) struct Parts {
+    /// What providers are reached by.
+    pub(crate) network: Network,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) usage: Arc<Writer>,
@@ -86,7 +89,7 @@ impl App {
             };
             let upstream = |(provider, tls): (&Provider, &rustls::ClientConfig)| match same(provider) {
                 Some(upstream) => Ok(upstream),
-                None => Upstream::new(provider, tls.clone()).map(Arc::new),
+                None => Upstream::new(provider, tls.clone(), &parts.network).map(Arc::new),
             };
             *of_worker = config.providers.iter().zip(&tls).map(upstream).collect::<Result<_, _>>()?;
         }

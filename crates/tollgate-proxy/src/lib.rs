@@ -22,6 +22,7 @@ mod forward;
 mod headers;
 mod listen;
 mod metrics;
+mod network;
 mod policy;
 mod quote;
 mod refuse;
@@ -33,6 +34,8 @@ mod route;
 mod server;
 mod service;
 mod settle;
+#[cfg(feature = "simulation")]
+mod simulation;
 mod stall;
 mod tls;
 mod unplanned;
@@ -61,6 +64,7 @@ use tollgate_usage::{ReplaySummary, UsageError, Writer, WriterOptions};
 use crate::{
     app::{App, Parts},
     metrics::Metrics,
+    network::Network,
     policy::Policy,
     reload::ReloadState,
     server::Shared,
@@ -70,6 +74,8 @@ pub use error::StartError;
 pub use explain::{ExplainedLimit, ExplainedModel, Explanation, Question, Unexplained};
 pub use policy::KeyLimit;
 pub use reload::ReloadError;
+#[cfg(feature = "simulation")]
+pub use simulation::{Dial, InMemoryProxy};
 
 /// A configuration, compiled and ready to be started.
 #[derive(Debug)]
@@ -139,34 +145,50 @@ impl Setup {
         clock: Arc<dyn Clock>,
         workers: NonZeroUsize,
     ) -> Result<Proxy, StartError> {
+        let (listen, admin_listen) = (self.config.server.listen, self.config.server.admin_listen);
+        let options = WriterOptions::default();
+        let shared = Arc::new(self.shared(store, clock, Network::default(), options, workers.get())?);
+        let ended = CancellationToken::new();
+        // Whoever is told that the proxy is ready finds it: the admin's port is bound before the workers
+        // begin, and answered after.
+        let admin = bind_admin(admin_listen)?;
+        let (workers, address) = start_workers(listen, &shared, workers)?;
+        let (admin, admin_address) = start_admin(admin, &shared, &ended)?;
+        Ok(Proxy { shared, ended, address, admin_address, workers, admin: Some(admin) })
+    }
+
+    /// What all workers share.
+    fn shared(
+        self,
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        network: Network,
+        writer: WriterOptions,
+        workers: usize,
+    ) -> Result<Shared, StartError> {
         let Self { config, policy } = self;
         let parts = Parts {
+            network,
             store,
             clock,
-            usage: Arc::new(Writer::open(&config.usage.file, WriterOptions::default())?),
+            usage: Arc::new(Writer::open(&config.usage.file, writer)?),
             metrics: Arc::new(Metrics::new()),
             max_body_bytes: config.server.max_body_bytes,
             large_bodies: body::large_bodies(),
             cutting: Arc::new(AtomicBool::new(false)),
             tasks: TaskTracker::new(),
         };
-        let app = App::new(&config, policy, parts, workers.get())?;
-        let shared = Arc::new(Shared {
+        let app = App::new(&config, policy, parts, workers)?;
+        let connections = config.server.max_connections.min(Semaphore::MAX_PERMITS);
+        Ok(Shared {
             app: ArcSwap::from_pointee(app),
             reload: ReloadState::new(&config),
-            connections: Arc::new(Semaphore::new(config.server.max_connections.min(Semaphore::MAX_PERMITS))),
+            connections: Arc::new(Semaphore::new(connections)),
             header_timeout: config.server.header_timeout,
             drain: config.server.drain,
             stop: CancellationToken::new(),
             cut: AtomicU64::new(0),
-        });
-        let ended = CancellationToken::new();
-        // Whoever is told that the proxy is ready finds it: the admin's port is bound before the workers
-        // begin, and answered after.
-        let admin = bind_admin(config.server.admin_listen)?;
-        let (workers, address) = start_workers(config.server.listen, &shared, workers)?;
-        let (admin, admin_address) = start_admin(admin, &shared, &ended)?;
-        Ok(Proxy { shared, ended, address, admin_address, workers, admin: Some(admin) })
+        })
     }
 }
 

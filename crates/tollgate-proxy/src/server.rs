@@ -12,12 +12,15 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use hyper::service::service_fn;
+use hyper::{
+    rt::{Read, Write},
+    service::service_fn,
+};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::conn::auto,
 };
-use tokio::{net::TcpStream, sync::Semaphore};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{app::App, error::StartError, reload::ReloadState, service, stall::StallGuard};
@@ -89,6 +92,12 @@ async fn run(listener: TcpListener, shared: Arc<Shared>, worker: Arc<Worker>) {
     let cut = CancellationToken::new();
     accept(&listener, &shared, &worker, &tracker, &cut).await;
     drop(listener);
+    drain(&shared, &tracker, &cut).await;
+}
+
+/// Waits for the open connections of a worker that accepts no more, and cuts those that outlast the
+/// drain.
+pub(crate) async fn drain(shared: &Shared, tracker: &TaskTracker, cut: &CancellationToken) {
     tracker.close();
     let parts = shared.app.load().parts.clone();
     if tokio::time::timeout(shared.drain, tracker.wait()).await.is_err() {
@@ -122,19 +131,27 @@ async fn accept(
         };
         match accepted {
             Ok((stream, peer)) => {
-                let connection = serve(stream, peer, shared.clone(), worker.clone(), tracker.clone());
-                let cut = cut.clone();
-                tracker.spawn(async move {
-                    tokio::select! {
-                        () = connection => {}
-                        () = cut.cancelled() => {}
-                    }
-                    drop(permit);
-                });
+                let _ = stream.set_nodelay(true);
+                let io = TokioIo::new(stream);
+                let connection = serve(io, peer, shared.clone(), worker.clone(), tracker.clone());
+                tracker.spawn(until_cut(connection, cut.clone(), permit));
             }
             Err(error) => pause_after(&error).await,
         }
     }
+}
+
+/// Runs a connection, which holds `permit`, until it ends or is cut.
+pub(crate) async fn until_cut(
+    connection: impl Future<Output = ()>,
+    cut: CancellationToken,
+    permit: Result<OwnedSemaphorePermit, AcquireError>,
+) {
+    tokio::select! {
+        () = connection => {}
+        () = cut.cancelled() => {}
+    }
+    drop(permit);
 }
 
 /// Waits after a failed accept, unless the connection failed and not the listener.
@@ -148,15 +165,14 @@ pub(crate) async fn pause_after(error: &io::Error) {
 }
 
 /// Serves one connection until it ends.
-async fn serve(
-    stream: TcpStream,
+pub(crate) async fn serve(
+    io: impl Read + Write + Send + Unpin + 'static,
     peer: SocketAddr,
     shared: Arc<Shared>,
     worker: Arc<Worker>,
     tracker: TaskTracker,
 ) {
-    let _ = stream.set_nodelay(true);
-    let io = StallGuard::new(TokioIo::new(stream), CLIENT_STALL_MAX);
+    let io = StallGuard::new(io, CLIENT_STALL_MAX);
     let open = OpenRequests::default();
     let counted = open.clone();
     let service = service_fn(move |request| service::call(worker.clone(), counted.begin(), request));

@@ -21,13 +21,17 @@ use http_body_util::Full;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper_rustls::HttpsConnector;
 use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
+    client::legacy::Client,
     rt::{TokioExecutor, TokioTimer},
 };
 use tollgate_config::{Provider, Secret};
 use tollgate_providers::Protocol;
 
-use crate::{error::StartError, headers};
+use crate::{
+    error::StartError,
+    headers,
+    network::{Network, Transport},
+};
 
 /// How many idle connections one worker keeps to one provider.
 const IDLE_CONNECTIONS_MAX: usize = 256;
@@ -48,7 +52,7 @@ pub(crate) struct Upstream {
     target: Target,
     credential: Option<HeaderValue>,
     response_timeout: Duration,
-    client: Client<HttpsConnector<HttpConnector>, Outgoing>,
+    client: Client<HttpsConnector<Transport>, Outgoing>,
 }
 
 /// Where requests go: the base URL, taken apart once.
@@ -73,17 +77,17 @@ pub(crate) enum UpstreamError {
 impl Upstream {
     /// A pool of its own for `provider`. Providers are spoken to in HTTP/1.1: a pool grows with the
     /// load, where one HTTP/2 connection would queue calls above the provider's stream limit.
-    pub(crate) fn new(provider: &Provider, tls: rustls::ClientConfig) -> Result<Self, StartError> {
+    pub(crate) fn new(
+        provider: &Provider,
+        tls: rustls::ClientConfig,
+        network: &Network,
+    ) -> Result<Self, StartError> {
         let protocol = protocol(provider.protocol);
-        let mut tcp = HttpConnector::new();
-        tcp.set_nodelay(true);
-        tcp.enforce_http(false);
-        tcp.set_connect_timeout(Some(provider.connect_timeout));
         let connector = hyper_rustls::HttpsConnectorBuilder::new()
             .with_tls_config(tls)
             .https_or_http()
             .enable_http1()
-            .wrap_connector(tcp);
+            .wrap_connector(network.transport(provider.connect_timeout));
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_CONNECTION_TIMEOUT)
