@@ -40,6 +40,8 @@ pub struct Behaviour {
     /// Answer 400 to a request with `stream_options`, as some compatible servers do.
     /// `x-mock-rejects-stream-options: yes | no`
     pub rejects_stream_options: bool,
+    /// Keeps the bill of the calls with this label apart. `x-mock-label`
+    pub label: Option<String>,
 }
 
 /// The tokens an answer reports.

@@ -19,6 +19,7 @@ mod anthropic;
 mod behaviour;
 mod encode;
 mod handler;
+mod memory;
 mod mock;
 mod openai;
 mod record;
@@ -33,6 +34,7 @@ mod usage;
 mod wire;
 
 pub use behaviour::{Behaviour, BehaviourError, Encoding, End, Framing, Pace, Start, UsageReport, UsageRule};
+pub use memory::InMemoryMock;
 pub use mock::{Mock, MockError, Options, TimedOut};
 pub use record::{Counts, Received};
 pub use usage::{Bill, Usage};

@@ -17,7 +17,7 @@ use crate::behaviour::Behaviour;
 use crate::handler::Handler;
 use crate::record::{Counts, Received, Records};
 use crate::usage::Bill;
-use crate::wire::{Switch, Wire};
+use crate::wire::{Stream, Switch, Wire};
 
 /// Connections served at the same moment; further ones wait.
 const CONNECTIONS_MAX: usize = 8192;
@@ -93,9 +93,9 @@ impl Mock {
         let addr = listener.local_addr().map_err(listen)?;
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(MockError::Start)?;
-        let records = Arc::new(Records::new(options.request_limit));
         let stop = CancellationToken::new();
-        let server = Server { options: Arc::new(options), records: Arc::clone(&records) };
+        let server = Server::new(options);
+        let records = Arc::clone(&server.records);
         let stopped = stop.clone();
         let thread = std::thread::Builder::new()
             .name("tollgate-mock".to_owned())
@@ -168,12 +168,39 @@ impl Drop for Mock {
     }
 }
 
-struct Server {
+/// Answers connections.
+#[derive(Debug)]
+pub(crate) struct Server {
     options: Arc<Options>,
-    records: Arc<Records>,
+    pub(crate) records: Arc<Records>,
 }
 
 impl Server {
+    pub(crate) fn new(options: Options) -> Self {
+        let records = Arc::new(Records::new(options.request_limit));
+        Self { options: Arc::new(options), records }
+    }
+
+    /// Answers the requests of one connection until it ends.
+    pub(crate) fn serve<S: Stream + Send + 'static>(
+        &self,
+        stream: S,
+    ) -> impl Future<Output = ()> + Send + use<S> {
+        let switch = Switch::default();
+        let handler = Handler {
+            options: Arc::clone(&self.options),
+            records: Arc::clone(&self.records),
+            connection: self.records.connection(),
+            switch: switch.clone(),
+        };
+        let service = service_fn(move |request| handler.clone().answer(request));
+        let wire = TokioIo::new(Wire::new(stream, switch));
+        async move {
+            // Ends in an error whenever a behaviour breaks the connection or the client does.
+            let _ = http1::Builder::new().serve_connection(wire, service).await;
+        }
+    }
+
     async fn run(self, listener: TcpListener) {
         let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
         let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -186,18 +213,9 @@ impl Server {
             };
             // Without it an event could wait for the acknowledgement of the one before.
             let _ = stream.set_nodelay(true);
-            let switch = Switch::default();
-            let handler = Handler {
-                options: Arc::clone(&self.options),
-                records: Arc::clone(&self.records),
-                connection: self.records.connection(),
-                switch: switch.clone(),
-            };
+            let connection = self.serve(stream);
             tokio::spawn(async move {
-                let service = service_fn(move |request| handler.clone().answer(request));
-                let wire = TokioIo::new(Wire::new(stream, switch));
-                // Ends in an error whenever a behaviour breaks the connection or the client does.
-                let _ = http1::Builder::new().serve_connection(wire, service).await;
+                connection.await;
                 drop(slot);
             });
         }

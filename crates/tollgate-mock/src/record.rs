@@ -46,6 +46,7 @@ pub(crate) struct Records {
     requests: Mutex<VecDeque<Received>>,
     request_limit: usize,
     bills: Mutex<BTreeMap<String, Bill>>,
+    bills_by_label: Mutex<BTreeMap<String, Bill>>,
 }
 
 impl Records {
@@ -55,6 +56,7 @@ impl Records {
             requests: Mutex::default(),
             request_limit,
             bills: Mutex::default(),
+            bills_by_label: Mutex::default(),
         }
     }
 
@@ -116,13 +118,24 @@ impl Records {
         });
     }
 
-    pub(crate) fn bill(&self, model: &str, usage: &Usage) {
-        let mut bills = lock(&self.bills);
-        if let Some(bill) = bills.get_mut(model) {
-            bill.add(usage);
-        } else {
-            bills.entry(model.to_owned()).or_default().add(usage);
+    pub(crate) fn bills_by_label(&self) -> BTreeMap<String, Bill> {
+        lock(&self.bills_by_label).clone()
+    }
+
+    pub(crate) fn bill(&self, model: &str, label: Option<&str>, usage: &Usage) {
+        add(&self.bills, model, usage);
+        if let Some(label) = label {
+            add(&self.bills_by_label, label, usage);
         }
+    }
+}
+
+fn add(bills: &Mutex<BTreeMap<String, Bill>>, name: &str, usage: &Usage) {
+    let mut bills = lock(bills);
+    if let Some(bill) = bills.get_mut(name) {
+        bill.add(usage);
+    } else {
+        bills.entry(name.to_owned()).or_default().add(usage);
     }
 }
 

@@ -33,6 +33,7 @@ pub(crate) fn respond(
     for (name, value) in headers(&reply, behaviour) {
         response = response.header(name, HeaderValue::try_from(value).map_err(io::Error::other)?);
     }
+    exchange.label(behaviour.label.clone());
     let plain = Behaviour::default();
     let behaviour = if is_success { behaviour } else { &plain };
     let is_stream = matches!(reply.content, Content::Stream(_));

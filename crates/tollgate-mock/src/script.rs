@@ -39,6 +39,7 @@ pub(crate) enum Stop {
 pub(crate) struct Exchange {
     records: Arc<Records>,
     bill: Option<(String, Usage)>,
+    label: Option<String>,
     content_sent: u64,
     content_total: u64,
     is_over: bool,
@@ -47,7 +48,12 @@ pub(crate) struct Exchange {
 impl Exchange {
     pub(crate) fn open(records: Arc<Records>) -> Self {
         records.opened();
-        Self { records, bill: None, content_sent: 0, content_total: 0, is_over: false }
+        Self { records, bill: None, label: None, content_sent: 0, content_total: 0, is_over: false }
+    }
+
+    /// The name under which its bill is kept apart.
+    pub(crate) fn label(&mut self, label: Option<String>) {
+        self.label = label;
     }
 
     /// From now on the model's provider would charge this usage, whose output comes in `content_total`
@@ -68,7 +74,8 @@ impl Exchange {
             return;
         }
         if let Some((model, usage)) = &self.bill {
-            self.records.bill(model, &usage.cut(self.content_sent, self.content_total));
+            let usage = usage.cut(self.content_sent, self.content_total);
+            self.records.bill(model, self.label.as_deref(), &usage);
         }
         self.records.closed(by_client);
     }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::net::TcpStream;
 
 /// What an answer tells its connection. Shared by the two.
@@ -46,10 +46,32 @@ impl Switch {
     }
 }
 
-/// A TCP connection under a [`Switch`].
+/// What a connection is made of.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin {
+    /// Makes the coming end a reset, where connections know such a thing.
+    ///
+    /// # Errors
+    /// The system refuses.
+    fn reset_at_end(&self) -> io::Result<()>;
+}
+
+impl Stream for TcpStream {
+    fn reset_at_end(&self) -> io::Result<()> {
+        // Closing with unsent data discarded at once is what sends RST in place of FIN.
+        socket2::SockRef::from(self).set_linger(Some(Duration::ZERO))
+    }
+}
+
+impl Stream for DuplexStream {
+    fn reset_at_end(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A connection under a [`Switch`].
 #[derive(Debug)]
-pub(crate) struct Wire {
-    stream: TcpStream,
+pub(crate) struct Wire<S> {
+    stream: S,
     switch: Switch,
     held: BytesMut,
 }
@@ -57,8 +79,8 @@ pub(crate) struct Wire {
 /// A corked connection writes when it has kept so much.
 const HELD_BYTES_MAX: usize = 256 << 10;
 
-impl Wire {
-    pub(crate) fn new(stream: TcpStream, switch: Switch) -> Self {
+impl<S: Stream> Wire<S> {
+    pub(crate) fn new(stream: S, switch: Switch) -> Self {
         Self { stream, switch, held: BytesMut::new() }
     }
 
@@ -74,7 +96,7 @@ impl Wire {
     }
 }
 
-impl AsyncRead for Wire {
+impl<S: Stream> AsyncRead for Wire<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -84,7 +106,7 @@ impl AsyncRead for Wire {
     }
 }
 
-impl AsyncWrite for Wire {
+impl<S: Stream> AsyncWrite for Wire<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(cx, &[IoSlice::new(buf)])
     }
@@ -118,8 +140,7 @@ impl AsyncWrite for Wire {
         match self.switch.0.load(Ordering::Relaxed) {
             CLOSING => Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())),
             RESETTING => {
-                // Closing with unsent data discarded at once is what sends RST in place of FIN.
-                socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO))?;
+                self.stream.reset_at_end()?;
                 Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))
             }
             _ => Poll::Ready(Ok(())),

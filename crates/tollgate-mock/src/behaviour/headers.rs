@@ -60,6 +60,7 @@ impl Behaviour {
             "framing" => self.framing = word(value, &FRAMINGS)?,
             "text-bytes" => self.text_bytes = Some(number(value, 0, TEXT_BYTES_MAX)?),
             "tool-use" => self.tool_use = word(value, &YES_NO)?,
+            "label" => self.label = Some(value.to_owned()),
             "rejects-stream-options" => self.rejects_stream_options = word(value, &YES_NO)?,
             _ => return Err("is unknown".to_owned()),
         }

@@ -13,7 +13,7 @@ use crate::record::Records;
 use crate::script::{Exchange, Piece, Script};
 use crate::wire::{Switch, Wire};
 
-async fn pair(switch: &Switch) -> (Wire, TcpStream) {
+async fn pair(switch: &Switch) -> (Wire<TcpStream>, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (server, _) = listener.accept().await.unwrap();
