@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use tollgate_limiter::{DurationMs, ExactAmount, ReservationId, TimestampMs};
+use tollgate_limiter::{DurationMs, ExactAmount, ReservationId, TimestampMs, Tokens};
 use tollgate_providers::{Metered, Reported, StreamEnd};
 use tollgate_store::{Held, Settled};
 use tollgate_usage::{Attributes, Event, Outcome, Session, UsageEvent};
@@ -175,6 +175,7 @@ impl Call {
             usage_estimated: bill.usage_estimated,
             service_tier: bill.service_tier,
             reserved: admitted.quote.reserved.cost.rounded_up(),
+            reserved_output: Tokens::new(admitted.quote.reserved.output_tokens),
             cost: bill.amounts.cost.to_exact(),
             estimated_input: admitted.quote.estimated_input,
             duration: since_arrival(self.app.clock.elapsed()),

@@ -55,8 +55,10 @@ pub struct UsageEvent {
     pub usage_estimated: bool,
     /// The service tier the cost was computed for.
     pub service_tier: Option<Arc<str>>,
-    /// What was reserved.
+    /// What was reserved: money.
     pub reserved: MicroUsd,
+    /// What was reserved: output. The input reserved is `estimated_input`.
+    pub reserved_output: Tokens,
     /// What the call cost, `others` included, in micro-USD and millionths of one.
     pub cost: ExactAmount,
     /// The estimate of the input.

@@ -48,6 +48,7 @@ fn usage(out: &mut Vec<u8>, event: &UsageEvent) {
         object.text("service_tier", tier);
     }
     object.number("reserved_micro_usd", event.reserved.get());
+    object.number("reserved_output_tokens", event.reserved_output.get());
     object.number("cost_micro_usd", event.cost.rounded_up().get());
     if event.cost.remainder() != 0 {
         object.number("cost_pico_usd", event.cost.as_millionths());

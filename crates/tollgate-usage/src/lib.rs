@@ -17,5 +17,5 @@ pub use event::{
     Attributes, Event, Flags, ModelUse, Outcome, RefusalEvent, RefusingLimit, Session, TokenCounts,
     UsageEvent,
 };
-pub use reader::{ReplaySummary, Replayed, replay};
+pub use reader::{Past, ReplaySummary, Replayed, ReplayedRefusal, replay, replay_all};
 pub use writer::{Writer, WriterOptions};

@@ -10,20 +10,20 @@ mod seen;
 use std::fs::File;
 use std::path::Path;
 
-use tollgate_limiter::{ExactAmount, TimestampMs};
+use tollgate_limiter::{DurationMs, ExactAmount, MicroUsd, TimestampMs, Tokens};
 
 use crate::error::UsageError;
 use crate::event::TokenCounts;
 use crate::json::VERSION;
 use crate::timestamp::Rfc3339Reader;
-use line::RawEvent;
+use line::{RawEvent, RawRefusal};
 use lines::{Content, Line, Lines};
 use seen::Seen;
 
 /// Of lines that cannot be understood, this many are logged one by one.
 const WARNINGS_MAX: u64 = 5;
 
-/// What every refusal's line starts with: such lines are counted unparsed.
+/// What every refusal's line starts with: where nobody asks for them, such lines are counted unparsed.
 const REFUSAL_PREFIX: &[u8] = b"{\"v\":1,\"type\":\"refusal\",";
 
 /// One usage event, read back. What a line did not say is empty, zero or `None`.
@@ -45,12 +45,30 @@ pub struct Replayed<'a> {
     pub model: &'a str,
     /// The model that was asked for, where the answer named another.
     pub requested_model: Option<&'a str>,
+    /// The request's path, without a query.
+    pub path: &'a str,
+    /// Whether the answer was a stream.
+    pub stream: bool,
+    /// The status the client got.
+    pub status: u16,
+    /// How the call ended, in the words of [`Outcome::name`](crate::Outcome::name).
+    pub outcome: &'a str,
+    /// The service tier the cost was computed for.
+    pub service_tier: Option<&'a str>,
     /// What was used.
     pub tokens: TokenCounts,
     /// Whether the usage or the cost rests on an estimate.
     pub usage_estimated: bool,
     /// What the call cost, in micro-USD and millionths of one.
     pub cost: ExactAmount,
+    /// What was reserved: money.
+    pub reserved: MicroUsd,
+    /// What was reserved: output. Lines of earlier versions do not say.
+    pub reserved_output: Option<Tokens>,
+    /// What was reserved: the estimate of the input.
+    pub estimated_input: Tokens,
+    /// From the request's arrival to the end of the answer.
+    pub duration: DurationMs,
     attributes: &'a line::Attributes<'a>,
     caller_attributes: &'a [line::Text<'a>],
 }
@@ -67,14 +85,56 @@ impl Replayed<'_> {
     }
 }
 
-/// What a usage file held.
+/// A call that was refused, read back. What a line did not say is empty, zero or `None`.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplayedRefusal<'a> {
+    /// The moment of the refusal.
+    pub ts: TimestampMs,
+    /// Names the call.
+    pub request_id: &'a str,
+    /// The tenant's id.
+    pub tenant: &'a str,
+    /// The key's id.
+    pub key: &'a str,
+    /// The session's id.
+    pub session: Option<&'a str>,
+    /// The provider the call would have gone to.
+    pub provider: Option<&'a str>,
+    /// The model that was asked for.
+    pub model: &'a str,
+    /// The request's path, without a query.
+    pub path: &'a str,
+    /// The status the client got.
+    pub status: u16,
+    /// What the client was told, as in `x-tollgate-reason`.
+    pub reason: &'a str,
+    attributes: &'a line::Attributes<'a>,
+}
+
+impl ReplayedRefusal<'_> {
+    /// The call's attributes as they were then, in the line's order.
+    pub fn attributes(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.attributes.iter()
+    }
+}
+
+/// One line of a usage file, read back.
+#[derive(Clone, Copy, Debug)]
+pub enum Past<'a> {
+    /// A call that was forwarded.
+    Usage(&'a Replayed<'a>),
+    /// A call that was refused.
+    Refusal(&'a ReplayedRefusal<'a>),
+}
+
+/// What usage files held.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ReplaySummary {
     /// Usage events, duplicates not counted.
     pub events: u64,
     /// Refusals.
     pub refusals: u64,
-    /// Usage events whose request id had been there before.
+    /// Events and, where they are read, refusals whose request id had been there before.
     pub duplicates: u64,
     /// Lines that could not be understood, a torn last one not counted.
     pub skipped_lines: u64,
@@ -92,44 +152,88 @@ pub struct ReplaySummary {
 pub fn replay(
     path: &Path,
     mut progress: impl FnMut(u64, u64),
-    each: impl FnMut(&Replayed<'_>),
+    mut each: impl FnMut(&Replayed<'_>),
 ) -> Result<ReplaySummary, UsageError> {
-    let read_error = |source| UsageError::new(path, "read", source);
-    let file = File::open(path).map_err(|source| UsageError::new(path, "open for reading", source))?;
-    let bytes_total = file.metadata().map_err(read_error)?.len();
-    let mut lines = Lines::new(file);
-    let mut replay = Replay::new(path, each);
-    let mut bytes_reported = 0;
-    while let Some(line) = lines.next().map_err(read_error)? {
-        replay.take(&line);
-        let bytes_done = lines.bytes_read();
-        if bytes_done != bytes_reported {
-            bytes_reported = bytes_done;
-            progress(bytes_done, bytes_total.max(bytes_done));
+    let bytes = size(path)?;
+    let each = |past: Past<'_>| {
+        if let Past::Usage(event) = past {
+            each(event);
         }
-    }
-    if replay.summary.skipped_lines > WARNINGS_MAX {
-        tracing::warn!(file = %path.display(), lines = replay.summary.skipped_lines, "usage lines skipped in all");
+    };
+    let mut replay = Replay::new(each, false);
+    replay.read(path, |done| progress(done, bytes.max(done)))?;
+    Ok(replay.summary)
+}
+
+/// The same for the events and refusals of several files, one after the other: each request id counts
+/// once over all of them.
+///
+/// # Errors
+/// One of the files cannot be opened or read.
+pub fn replay_all<P: AsRef<Path>>(
+    paths: &[P],
+    mut progress: impl FnMut(u64, u64),
+    each: impl FnMut(Past<'_>),
+) -> Result<ReplaySummary, UsageError> {
+    let sizes = paths.iter().map(|path| size(path.as_ref())).collect::<Result<Vec<_>, _>>()?;
+    let (mut before, total) = (0, sizes.iter().sum::<u64>());
+    let mut replay = Replay::new(each, true);
+    for (path, bytes) in paths.iter().zip(&sizes) {
+        replay.read(path.as_ref(), |done| progress(before + done, total.max(before + done)))?;
+        before += bytes;
     }
     Ok(replay.summary)
 }
 
-/// One run over a file.
-struct Replay<'p, F> {
-    path: &'p Path,
+fn size(path: &Path) -> Result<u64, UsageError> {
+    let found = path.metadata().map_err(|source| UsageError::new(path, "open for reading", source))?;
+    Ok(found.len())
+}
+
+/// One run over files.
+struct Replay<F> {
     each: F,
+    /// Whether refusals are parsed.
+    wants_refusals: bool,
     seen: Seen,
+    seen_refusals: Seen,
     timestamps: Rfc3339Reader,
     summary: ReplaySummary,
 }
 
-impl<'p, F: FnMut(&Replayed<'_>)> Replay<'p, F> {
-    fn new(path: &'p Path, each: F) -> Self {
-        let (seen, timestamps) = (Seen::default(), Rfc3339Reader::default());
-        Self { path, each, seen, timestamps, summary: ReplaySummary::default() }
+impl<F: FnMut(Past<'_>)> Replay<F> {
+    fn new(each: F, wants_refusals: bool) -> Self {
+        Self {
+            each,
+            wants_refusals,
+            seen: Seen::default(),
+            seen_refusals: Seen::default(),
+            timestamps: Rfc3339Reader::default(),
+            summary: ReplaySummary::default(),
+        }
     }
 
-    fn take(&mut self, line: &Line<'_>) {
+    fn read(&mut self, path: &Path, mut progress: impl FnMut(u64)) -> Result<(), UsageError> {
+        let file = File::open(path).map_err(|source| UsageError::new(path, "open for reading", source))?;
+        let skipped_before = self.summary.skipped_lines;
+        let mut lines = Lines::new(file);
+        let mut bytes_reported = 0;
+        while let Some(line) = lines.next().map_err(|source| UsageError::new(path, "read", source))? {
+            self.take(path, &line);
+            let bytes_done = lines.bytes_read();
+            if bytes_done != bytes_reported {
+                bytes_reported = bytes_done;
+                progress(bytes_done);
+            }
+        }
+        let skipped = self.summary.skipped_lines - skipped_before;
+        if skipped > WARNINGS_MAX {
+            tracing::warn!(file = %path.display(), lines = skipped, "usage lines skipped in all");
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, path: &Path, line: &Line<'_>) {
         let result = match line.content {
             Content::Overlong => Err("it is too long".to_owned()),
             Content::Text(text) => self.take_text(text, line.ended),
@@ -138,19 +242,19 @@ impl<'p, F: FnMut(&Replayed<'_>)> Replay<'p, F> {
             Ok(()) => {}
             Err(_) if !line.ended => {
                 self.summary.torn_tail = true;
-                tracing::warn!(file = %self.path.display(), line = line.number, "the last usage line is torn: skipped");
+                tracing::warn!(file = %path.display(), line = line.number, "the last usage line is torn: skipped");
             }
             Err(reason) => {
                 self.summary.skipped_lines += 1;
                 if self.summary.skipped_lines <= WARNINGS_MAX {
-                    tracing::warn!(file = %self.path.display(), line = line.number, reason, "usage line skipped");
+                    tracing::warn!(file = %path.display(), line = line.number, reason, "usage line skipped");
                 }
             }
         }
     }
 
     fn take_text(&mut self, text: &[u8], ended: bool) -> Result<(), String> {
-        if ended && text.starts_with(REFUSAL_PREFIX) {
+        if ended && !self.wants_refusals && text.starts_with(REFUSAL_PREFIX) {
             self.summary.refusals += 1;
             return Ok(());
         }
@@ -162,16 +266,16 @@ impl<'p, F: FnMut(&Replayed<'_>)> Replay<'p, F> {
         }
         // Checking the line at once is faster than each of its strings.
         let text = str::from_utf8(text).map_err(|_| "it is not UTF-8")?;
+        if text.as_bytes().starts_with(REFUSAL_PREFIX) {
+            return self.take_refusal(text);
+        }
         let event: RawEvent<'_> = serde_json::from_str(text).map_err(|error| line::describe(&error))?;
         if event.v > VERSION {
             return Err(format!("it has the format version {}", event.v));
         }
         match &*event.kind {
             "usage" => self.take_event(&event),
-            "refusal" => {
-                self.summary.refusals += 1;
-                Ok(())
-            }
+            "refusal" => self.take_refusal(text),
             _ => Err("it is neither usage nor refusal".to_owned()),
         }
     }
@@ -183,7 +287,22 @@ impl<'p, F: FnMut(&Replayed<'_>)> Replay<'p, F> {
             return Ok(());
         }
         self.summary.events += 1;
-        (self.each)(&event.replayed(ts));
+        (self.each)(Past::Usage(&event.replayed(ts)));
+        Ok(())
+    }
+
+    fn take_refusal(&mut self, text: &str) -> Result<(), String> {
+        let refusal: RawRefusal<'_> = serde_json::from_str(text).map_err(|error| line::describe(&error))?;
+        if refusal.v > VERSION {
+            return Err(format!("it has the format version {}", refusal.v));
+        }
+        let ts = self.timestamps.read(&refusal.ts).ok_or("its time is not RFC 3339")?;
+        if !self.seen_refusals.insert(&refusal.request_id) {
+            self.summary.duplicates += 1;
+            return Ok(());
+        }
+        self.summary.refusals += 1;
+        (self.each)(Past::Refusal(&refusal.replayed(ts)));
         Ok(())
     }
 }

@@ -5,9 +5,9 @@ use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
-use tollgate_limiter::{Amount, ExactAmount, TimestampMs};
+use tollgate_limiter::{Amount, DurationMs, ExactAmount, MicroUsd, TimestampMs, Tokens};
 
-use super::Replayed;
+use super::{Replayed, ReplayedRefusal};
 use crate::event::TokenCounts;
 
 /// The line as it stands. Other fields are skipped.
@@ -36,6 +36,16 @@ pub(super) struct RawEvent<'a> {
     model: Cow<'a, str>,
     #[serde(borrow)]
     requested_model: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    path: Cow<'a, str>,
+    #[serde(default)]
+    stream: bool,
+    #[serde(default)]
+    status: u16,
+    #[serde(borrow, default)]
+    outcome: Cow<'a, str>,
+    #[serde(borrow)]
+    service_tier: Option<Text<'a>>,
     #[serde(default)]
     input_tokens: u64,
     #[serde(default)]
@@ -66,8 +76,15 @@ pub(super) struct RawEvent<'a> {
     web_fetch_requests: u64,
     #[serde(default)]
     usage_estimated: bool,
+    #[serde(default)]
+    reserved_micro_usd: u64,
+    reserved_output_tokens: Option<u64>,
     cost_micro_usd: u64,
     cost_pico_usd: Option<u128>,
+    #[serde(default)]
+    estimated_input_tokens: u64,
+    #[serde(default)]
+    duration_ms: u64,
 }
 
 impl RawEvent<'_> {
@@ -77,16 +94,25 @@ impl RawEvent<'_> {
             request_id: &self.request_id,
             tenant: &self.tenant,
             key: &self.key,
-            session: self.session.as_ref().map(|session| &*session.0),
+            session: text(self.session.as_ref()),
             provider: &self.provider,
             model: &self.model,
-            requested_model: self.requested_model.as_ref().map(|model| &*model.0),
+            requested_model: text(self.requested_model.as_ref()),
+            path: &self.path,
+            stream: self.stream,
+            status: self.status,
+            outcome: &self.outcome,
+            service_tier: text(self.service_tier.as_ref()),
             tokens: self.tokens(),
             usage_estimated: self.usage_estimated,
             cost: match self.cost_pico_usd {
                 Some(pico_usd) => ExactAmount::from_millionths(pico_usd),
                 None => Amount::new(self.cost_micro_usd).into(),
             },
+            reserved: MicroUsd::new(self.reserved_micro_usd),
+            reserved_output: self.reserved_output_tokens.map(Tokens::new),
+            estimated_input: Tokens::new(self.estimated_input_tokens),
+            duration: DurationMs::new(self.duration_ms),
             attributes: &self.attributes,
             caller_attributes: &self.caller_attributes,
         }
@@ -110,6 +136,56 @@ impl RawEvent<'_> {
             web_fetches: self.web_fetch_requests,
         }
     }
+}
+
+/// A refusal's line. Other fields are skipped.
+#[derive(Deserialize)]
+pub(super) struct RawRefusal<'a> {
+    pub(super) v: u8,
+    #[serde(borrow)]
+    pub(super) ts: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(super) request_id: Cow<'a, str>,
+    #[serde(borrow)]
+    tenant: Cow<'a, str>,
+    #[serde(borrow, default)]
+    key: Cow<'a, str>,
+    #[serde(borrow, default)]
+    attributes: Attributes<'a>,
+    #[serde(borrow)]
+    session: Option<Text<'a>>,
+    #[serde(borrow)]
+    provider: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    model: Cow<'a, str>,
+    #[serde(borrow, default)]
+    path: Cow<'a, str>,
+    #[serde(default)]
+    status: u16,
+    #[serde(borrow, default)]
+    reason: Cow<'a, str>,
+}
+
+impl RawRefusal<'_> {
+    pub(super) fn replayed(&self, ts: TimestampMs) -> ReplayedRefusal<'_> {
+        ReplayedRefusal {
+            ts,
+            request_id: &self.request_id,
+            tenant: &self.tenant,
+            key: &self.key,
+            session: text(self.session.as_ref()),
+            provider: text(self.provider.as_ref()),
+            model: &self.model,
+            path: &self.path,
+            status: self.status,
+            reason: &self.reason,
+            attributes: &self.attributes,
+        }
+    }
+}
+
+fn text<'a>(text: Option<&'a Text<'_>>) -> Option<&'a str> {
+    text.map(|text| &*text.0)
 }
 
 /// What is wrong with a line, without any of its text.

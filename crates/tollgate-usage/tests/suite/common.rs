@@ -30,6 +30,7 @@ pub(crate) fn usage(request_id: &str) -> UsageEvent {
         usage_estimated: false,
         service_tier: Some("standard".into()),
         reserved: MicroUsd::new(41_000),
+        reserved_output: Tokens::new(4_096),
         cost: ExactAmount::whole(364),
         estimated_input: Tokens::new(11),
         duration: DurationMs::new(1_840),

@@ -12,8 +12,8 @@ fn a_usage_event_has_the_specified_fields_in_the_specified_order() {
         r#""model":"claude-sonnet-5-5","path":"/v1/messages","stream":true,"status":200,"outcome":"complete","#,
         r#""input_tokens":12,"cache_read_tokens":0,"cache_write_5m_tokens":0,"cache_write_1h_tokens":0,"#,
         r#""output_tokens":34,"reasoning_tokens":0,"usage_estimated":false,"service_tier":"standard","#,
-        r#""reserved_micro_usd":41000,"cost_micro_usd":364,"estimated_input_tokens":11,"duration_ms":1840,"#,
-        r#""ttfb_ms":320}"#,
+        r#""reserved_micro_usd":41000,"reserved_output_tokens":4096,"cost_micro_usd":364,"#,
+        r#""estimated_input_tokens":11,"duration_ms":1840,"ttfb_ms":320}"#,
         "\n",
     );
     assert_eq!(line(&Event::Usage(usage("r-1"))), expected);
@@ -51,8 +51,8 @@ fn optional_fields_appear_when_they_say_something() {
         r#""cache_write_5m_tokens":0,"cache_write_1h_tokens":0,"output_tokens":0,"reasoning_tokens":0,"#,
         r#""cache_write_tokens":1,"audio_input_tokens":2,"cached_audio_input_tokens":3,"image_input_tokens":4,"#,
         r#""audio_output_tokens":5,"image_output_tokens":6,"web_search_requests":7,"web_fetch_requests":8,"#,
-        r#""usage_estimated":false,"reserved_micro_usd":41000,"cost_micro_usd":2,"cost_pico_usd":1000001,"#,
-        r#""estimated_input_tokens":11,"duration_ms":1840,"flags":["price_fallback","usage_clamped"],"#,
+        r#""usage_estimated":false,"reserved_micro_usd":41000,"reserved_output_tokens":4096,"cost_micro_usd":2,"#,
+        r#""cost_pico_usd":1000001,"estimated_input_tokens":11,"duration_ms":1840,"flags":["price_fallback","usage_clamped"],"#,
         r#""others":[{"model":"small","input_tokens":9,"cache_read_tokens":0,"cache_write_5m_tokens":0,"#,
         r#""cache_write_1h_tokens":0,"output_tokens":0,"reasoning_tokens":0}]}"#,
         "\n",

@@ -8,7 +8,8 @@ use crate::common::{line, read, refusal, usage};
 use proptest::prelude::*;
 use tollgate_limiter::{ExactAmount, TimestampMs};
 use tollgate_usage::{
-    Event, ReplaySummary, Session, TokenCounts, UsageError, UsageEvent, Writer, WriterOptions, replay,
+    Event, Past, ReplaySummary, Session, TokenCounts, UsageError, UsageEvent, Writer, WriterOptions, replay,
+    replay_all,
 };
 
 fn text_of(events: &[Event]) -> String {
@@ -58,10 +59,44 @@ fn every_field_comes_back() {
         assert_eq!((back.provider, back.model), ("anthropic", "claude-sonnet-5-5"));
         assert_eq!((back.tokens, back.cost, back.usage_estimated), (event.tokens, event.cost, true));
         assert_eq!(back.attributes().collect::<Vec<_>>(), [("team", "ml")]);
+        assert_eq!((back.path, back.stream, back.status), ("/v1/messages", true, 200));
+        assert_eq!((back.outcome, back.service_tier), ("complete", Some("standard")));
+        assert_eq!((back.reserved, back.reserved_output), (event.reserved, Some(event.reserved_output)));
+        assert_eq!((back.estimated_input, back.duration), (event.estimated_input, event.duration));
         seen += 1;
     };
     replay(file.path(), |_, _| (), check).unwrap();
     assert_eq!(seen, 1);
+}
+
+#[test]
+fn several_files_are_read_as_one_and_refusals_come_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let [first, second] = ["one.jsonl", "two.jsonl"].map(|name| directory.path().join(name));
+    let usage = |id: &str| Event::Usage(usage(id));
+    fs::write(&first, text_of(&[usage("a"), Event::Refusal(refusal("x"))])).unwrap();
+    // A call may have the id of a refused one; a line may be in both files.
+    fs::write(&second, text_of(&[usage("a"), usage("x"), Event::Refusal(refusal("x"))])).unwrap();
+    let (mut seen, mut steps) = (Vec::new(), Vec::new());
+    let each = |past: Past<'_>| match past {
+        Past::Usage(event) => seen.push(format!("{} {}", event.request_id, event.outcome)),
+        Past::Refusal(refused) => {
+            assert_eq!((refused.tenant, refused.key, refused.session), ("acme", "ci", None));
+            assert_eq!((refused.provider, refused.model), (Some("anthropic"), "claude-sonnet-5-5"));
+            assert_eq!((refused.path, refused.status), ("/v1/messages", 402));
+            assert_eq!(refused.attributes().count(), 0);
+            seen.push(format!("{} {}", refused.request_id, refused.reason));
+        }
+    };
+    let summary = replay_all(&[&first, &second], |done, total| steps.push((done, total)), each).unwrap();
+    assert_eq!(seen, ["a complete", "x budget_exceeded", "x complete"]);
+    assert_eq!(summary, ReplaySummary { events: 2, refusals: 1, duplicates: 2, ..ReplaySummary::default() });
+    let total = first.metadata().unwrap().len() + second.metadata().unwrap().len();
+    assert!(steps.is_sorted() && steps.iter().all(|(_, all)| *all == total), "{steps:?}");
+    assert_eq!(steps.last(), Some(&(total, total)));
+    assert!(
+        replay_all(&[&first, &directory.path().join("none")], |_, _| (), |_| ()).unwrap_err().is_missing()
+    );
 }
 
 #[test]
