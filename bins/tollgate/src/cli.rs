@@ -3,6 +3,10 @@
 use std::{fmt::Display, net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand};
+use tollgate_config::Scope;
+use tollgate_limiter::TimestampMs;
+use tollgate_store::{Clock, SystemClock};
+use tollgate_usage::{Dimension, UnknownDimension, parse_moment};
 
 /// Refused input or a failed check.
 const EXIT_REFUSED: u8 = 1;
@@ -35,6 +39,8 @@ pub(crate) enum Command {
     },
     /// The cost of a usage, line by line.
     Price(PriceArgs),
+    /// Report what was used and what it cost, from usage files.
+    Usage(ReportArgs),
     /// Run the mock provider alone.
     #[command(hide = true)]
     Mock(MockArgs),
@@ -146,6 +152,39 @@ pub(crate) struct UsageArgs {
     /// Web searches the provider ran.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) web_searches: u64,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ReportArgs {
+    /// Usage files, rotated ones among them. A call that is in several counts once.
+    #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
+    pub(crate) file: Vec<PathBuf>,
+    /// What to group by, such as `tenant,model` or `day`; an unknown name lists what there is.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "tenant", value_parser = dimension)]
+    pub(crate) by: Vec<Dimension>,
+    /// The first moment that counts: RFC 3339, a date in UTC, or a span back from now such as `24h` or `7d`.
+    #[arg(long, value_name = "WHEN", value_parser = moment)]
+    pub(crate) since: Option<TimestampMs>,
+    /// The first moment that no longer counts: `--until 2026-12-01` ends with November.
+    #[arg(long, value_name = "WHEN", value_parser = moment)]
+    pub(crate) until: Option<TimestampMs>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print CSV.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) csv: bool,
+}
+
+fn dimension(name: &str) -> Result<Dimension, UnknownDimension> {
+    Dimension::parse(name, &Scope::ATTRIBUTES.map(Scope::name))
+}
+
+fn moment(text: &str) -> Result<TimestampMs, String> {
+    parse_moment(text, SystemClock::new().now()).ok_or_else(|| {
+        "must be RFC 3339 (`2026-11-30T10:00:00Z`), a date (`2026-11-30`) or a span (`90s` `30m` `24h` `7d` `2w`)"
+            .to_owned()
+    })
 }
 
 #[derive(Args, Debug)]

@@ -10,8 +10,11 @@ mod load;
 mod mock;
 mod out;
 mod price;
+mod progress;
 mod serve;
 mod signals;
+mod table;
+mod usage;
 mod watch;
 
 use std::process::ExitCode;
@@ -31,6 +34,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::run(&args),
         Command::Key { command: KeyCommand::New(args) } => key::new(&args),
         Command::Price(args) => price::run(&args),
+        Command::Usage(args) => usage::run(&args),
         Command::Mock(args) => mock::run(&args),
     };
     match result {

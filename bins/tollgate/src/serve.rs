@@ -1,8 +1,7 @@
 //! `tollgate serve`: loads, restores, serves, reloads, drains.
 
-use std::{io::IsTerminal, num::NonZeroUsize, path::Path, sync::Arc, thread::available_parallelism};
+use std::{num::NonZeroUsize, path::Path, sync::Arc, thread::available_parallelism};
 
-use indicatif::{ProgressBar, ProgressStyle};
 use tollgate_config::Config;
 use tollgate_pricing::PriceTable;
 use tollgate_proxy::{Proxy, Setup};
@@ -12,6 +11,7 @@ use tracing_subscriber::EnvFilter;
 use crate::{
     cli::{ConfigArgs, Failure},
     load,
+    progress::bytes_bar,
     signals::{EarlySignals, Signals, Wish},
     watch::Watch,
 };
@@ -71,7 +71,7 @@ fn rejected(problem: &str) {
 }
 
 fn restore(setup: &Setup, store: &MemoryStore) -> Result<(), Failure> {
-    let bar = progress_bar();
+    let bar = bytes_bar("reading usage");
     let summary = setup
         .restore(store, |done, total| {
             bar.set_length(total);
@@ -87,15 +87,6 @@ fn restore(setup: &Setup, store: &MemoryStore) -> Result<(), Failure> {
         "spend restored from the usage file"
     );
     Ok(())
-}
-
-fn progress_bar() -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let template = "reading usage {bar:30} {bytes}/{total_bytes} {eta}";
-    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(0).with_style(style)
 }
 
 fn workers() -> NonZeroUsize {

@@ -147,6 +147,29 @@ pub struct TokenCounts {
     pub web_fetches: u64,
 }
 
+impl TokenCounts {
+    /// The sums, class by class, each at its largest value instead of beyond.
+    #[must_use]
+    pub const fn saturating_add(&self, other: &Self) -> Self {
+        Self {
+            input: self.input.saturating_add(other.input),
+            cache_read: self.cache_read.saturating_add(other.cache_read),
+            cache_write_5m: self.cache_write_5m.saturating_add(other.cache_write_5m),
+            cache_write_1h: self.cache_write_1h.saturating_add(other.cache_write_1h),
+            cache_write: self.cache_write.saturating_add(other.cache_write),
+            output: self.output.saturating_add(other.output),
+            reasoning: self.reasoning.saturating_add(other.reasoning),
+            audio_input: self.audio_input.saturating_add(other.audio_input),
+            cached_audio_input: self.cached_audio_input.saturating_add(other.cached_audio_input),
+            image_input: self.image_input.saturating_add(other.image_input),
+            audio_output: self.audio_output.saturating_add(other.audio_output),
+            image_output: self.image_output.saturating_add(other.image_output),
+            web_searches: self.web_searches.saturating_add(other.web_searches),
+            web_fetches: self.web_fetches.saturating_add(other.web_fetches),
+        }
+    }
+}
+
 /// What another model used within a call.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ModelUse {

@@ -1,4 +1,4 @@
-//! Usage events: type, batched writer, reader.
+//! Usage events: type, batched writer, reader, report.
 //!
 //! One JSON object a line, appended to one file. An event never holds a prompt, an answer or a
 //! credential: there is no field that could. This crate knows neither HTTP nor prices; times and
@@ -9,6 +9,7 @@ mod error;
 mod event;
 mod json;
 mod reader;
+mod report;
 mod timestamp;
 mod writer;
 
@@ -18,4 +19,5 @@ pub use event::{
     UsageEvent,
 };
 pub use reader::{Past, ReplaySummary, Replayed, ReplayedRefusal, replay, replay_all};
+pub use report::{Dimension, GROUPS_MAX, Report, ReportOptions, Row, Totals, UnknownDimension, parse_moment};
 pub use writer::{Writer, WriterOptions};

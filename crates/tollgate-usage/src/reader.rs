@@ -73,9 +73,9 @@ pub struct Replayed<'a> {
     caller_attributes: &'a [line::Text<'a>],
 }
 
-impl Replayed<'_> {
+impl<'a> Replayed<'a> {
     /// The call's attributes as they were then, in the line's order.
-    pub fn attributes(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub fn attributes(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         self.attributes.iter()
     }
 
@@ -111,9 +111,9 @@ pub struct ReplayedRefusal<'a> {
     attributes: &'a line::Attributes<'a>,
 }
 
-impl ReplayedRefusal<'_> {
+impl<'a> ReplayedRefusal<'a> {
     /// The call's attributes as they were then, in the line's order.
-    pub fn attributes(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub fn attributes(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         self.attributes.iter()
     }
 }

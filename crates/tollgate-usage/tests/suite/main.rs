@@ -3,4 +3,5 @@
 mod common;
 mod format;
 mod replay;
+mod report;
 mod writer;
