@@ -149,8 +149,10 @@ impl Meter {
 
     /// The answer has ended, one way or another.
     pub fn finish(&mut self) -> Metered {
-        if self.form == Form::Stream {
-            let (scanner, reader) = (&mut self.scanner, &mut self.reader);
+        let (scanner, reader) = (&mut self.scanner, &mut self.reader);
+        if self.form == Form::Body {
+            scanner.cut(reader);
+        } else {
             self.sse.finish(|event| {
                 // An event without its blank line counts only if nothing of it is missing.
                 if matches!(event, Event::Data(data) if is_whole(data)) {

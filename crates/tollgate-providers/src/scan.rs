@@ -209,6 +209,13 @@ impl Scanner {
         self.is_done
     }
 
+    /// Nothing more comes: a string that is being counted counts as far as it came.
+    pub(crate) fn cut(&mut self, handler: &mut impl Handler) {
+        if let Some(run) = self.run.take() {
+            handler.counted(self.place.path(), run);
+        }
+    }
+
     /// Scans the next piece. Returns how much of it was looked at: less than all only once done.
     pub(crate) fn feed(&mut self, piece: &[u8], handler: &mut impl Handler) -> usize {
         let mut cursor = Cursor { piece, at: 0, keep_from: 0 };

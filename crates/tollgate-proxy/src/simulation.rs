@@ -93,14 +93,19 @@ impl InMemoryProxy {
         self.shared.app.load().usage.flush()
     }
 
-    /// Stops as [`Proxy::stop`](crate::Proxy::stop) does.
+    /// Accepts no more, lets open requests finish for up to `server.drain_seconds`, and cuts the rest.
+    /// What is still going on then ends with the runtime; [`InMemoryProxy::close`] comes after that.
+    pub async fn drain(&self) {
+        self.shared.stop.cancel();
+        server::drain(&self.shared, &self.connections, &self.cut).await;
+    }
+
+    /// Writes the last events. Blocks.
     ///
     /// # Errors
     ///
-    /// The last events could not be written.
-    pub async fn stop(self) -> Result<(), UsageError> {
-        self.shared.stop.cancel();
-        server::drain(&self.shared, &self.connections, &self.cut).await;
+    /// They could not be written.
+    pub fn close(&self) -> Result<(), UsageError> {
         self.shared.app.load().usage.close()
     }
 }

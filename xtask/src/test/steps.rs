@@ -12,6 +12,9 @@ use crate::{command, tidy, workspace::Workspace};
 /// Names the folder of recorded exchanges.
 const CAPTURES: &str = "TOLLGATE_CAPTURES";
 
+/// How many lives `simulation` tries.
+const SIMULATED_LIVES: &str = "4000";
+
 /// One step of the test command.
 pub(super) struct Step {
     pub(super) name: &'static str,
@@ -31,6 +34,12 @@ pub(super) const STEPS: &[Step] = &[
         what: "the memory store's locks under a scheduler that tries orders",
         is_quick: false,
         run: interleavings,
+    },
+    Step {
+        name: "simulation",
+        what: "thousands of lives of a deployment on virtual time",
+        is_quick: false,
+        run: simulation,
     },
     Step { name: "doc", what: "documentation, warnings denied", is_quick: false, run: doc },
     Step {
@@ -109,6 +118,23 @@ fn interleavings(context: &Context) -> Result<(), String> {
         "--locked",
     ];
     command::run(&mut context.cargo(&arguments))
+}
+
+/// Lives drawn at random. The proxy of this build can do without sockets, which no other can.
+fn simulation(context: &Context) -> Result<(), String> {
+    let arguments = [
+        "test",
+        "--package",
+        "tollgate-tests",
+        "--features",
+        "simulation",
+        "--test",
+        "simulation",
+        "--locked",
+        "--",
+        "--nocapture",
+    ];
+    command::run(context.cargo(&arguments).env("TOLLGATE_SIM_SEEDS", SIMULATED_LIVES))
 }
 
 /// Where the suite over recorded exchanges, which are no part of the project, looks for them.

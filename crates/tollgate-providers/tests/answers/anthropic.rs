@@ -220,6 +220,15 @@ fn an_answer_without_usage_is_missing_and_a_torn_one_is_cut() {
     }
 }
 
+#[test]
+fn a_body_that_is_torn_within_its_text_counts_what_came() {
+    let text = "word ".repeat(200);
+    let body = format!(r#"{{"content":[{{"type":"text","text":"{text}"}}],"usage":{{"output_tokens":1}}}}"#);
+    let seen = |bytes: usize| meter(MESSAGES, &RequestFacts::default(), false, &body[..bytes]).output_seen;
+    let (half, whole) = (seen(500), seen(body.len()));
+    assert!(half.get() >= 100 && half < whole, "{half:?} of {whole:?}");
+}
+
 fn metered(events: &[&str]) -> Metered {
     meter(MESSAGES, &RequestFacts::default(), true, &anthropic_stream(events))
 }
