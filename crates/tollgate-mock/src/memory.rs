@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tokio::io::DuplexStream;
 
 use crate::mock::{Options, Server};
-use crate::record::Counts;
+use crate::record::{Counts, Received};
 use crate::usage::Bill;
 
 /// How many bytes a connection holds in each direction: few, so that little is on its way when it ends.
@@ -33,6 +33,11 @@ impl InMemoryMock {
     /// What the calls with each label (`x-mock-label`) would be charged.
     pub fn billed_by_label(&self) -> BTreeMap<String, Bill> {
         self.server.records.bills_by_label()
+    }
+
+    /// The requests received, oldest first, as many as [`Options::request_limit`] keeps.
+    pub fn requests(&self) -> Vec<Received> {
+        self.server.records.requests()
     }
 
     /// How much has happened so far.

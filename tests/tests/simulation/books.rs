@@ -9,11 +9,13 @@ use std::{
 
 use serde_json::Value;
 use tollgate_limiter::{Period, TimestampMs};
-use tollgate_mock::Bill;
 use tollgate_store::{MemoryStore, Store};
 use tollgate_tests::counter;
 
-use crate::plan::{Call, Plan};
+use crate::{
+    life::Seen,
+    plan::{Call, Plan},
+};
 
 /// How often things happened, so that a simulation in which nothing happens is noticed.
 #[derive(Clone, Debug, Default)]
@@ -109,7 +111,7 @@ pub(crate) async fn check_counters(plan: &Plan, directory: &Path, store: &Memory
 }
 
 /// Everything else, once a life is over.
-pub(crate) fn check(plan: &Plan, directory: &Path, charged: &BTreeMap<String, Bill>) -> Told {
+pub(crate) fn check(plan: &Plan, directory: &Path, providers: &Seen) -> Told {
     let (entries, refusals) = entries(directory);
     let calls: BTreeMap<&str, &Call> = plan
         .generations
@@ -117,13 +119,13 @@ pub(crate) fn check(plan: &Plan, directory: &Path, charged: &BTreeMap<String, Bi
         .flat_map(|generation| &generation.calls)
         .map(|call| (call.name.as_str(), call))
         .collect();
-    let mut seen = BTreeSet::new();
+    let mut settled = BTreeSet::new();
     for entry in &entries {
-        assert!(seen.insert(&entry.call), "{} was settled twice", entry.call);
-        check_call(calls[entry.call.as_str()], entry, charged.get(&entry.call));
+        assert!(settled.insert(&entry.call), "{} was settled twice", entry.call);
+        check_call(calls[entry.call.as_str()], entry, providers);
     }
-    for name in charged.keys() {
-        assert!(seen.contains(name), "{name} was charged and never settled");
+    for name in &providers.received {
+        assert!(settled.contains(name), "{name} was sent and never settled");
     }
     let mut told = Told { calls: entries.len() as u64, refusals, ..Told::default() };
     for entry in &entries {
@@ -135,11 +137,13 @@ pub(crate) fn check(plan: &Plan, directory: &Path, charged: &BTreeMap<String, Bi
 }
 
 /// A call costs what its provider charged, or more.
-fn check_call(call: &Call, entry: &Entry, bill: Option<&Bill>) {
+fn check_call(call: &Call, entry: &Entry, providers: &Seen) {
+    if entry.is_estimated && providers.received.contains(&call.name) {
+        let reserved = u128::from(entry.reserved) * MICRO;
+        assert!(entry.cost + MICRO > reserved, "less than was reserved: {entry:#?} {call:#?}");
+    }
     let price = prices(call);
-    let Some(bill) = bill else {
-        return;
-    };
+    let Some(bill) = providers.charged.get(&call.name) else { return };
     let (input, output) = (bill.usage.input_tokens, bill.usage.output_tokens);
     let charged = u128::from(input) * price.0 + u128::from(output) * price.1;
     if call.is_honest && !entry.is_estimated {

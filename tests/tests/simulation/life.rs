@@ -1,7 +1,7 @@
 //! Lives a plan: one process after another on the same files, each on a runtime whose time is paused.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     env::VarError,
     io,
     path::Path,
@@ -18,7 +18,7 @@ use tokio::{
 };
 use tollgate_config::{Config, Environment};
 use tollgate_limiter::TimestampMs;
-use tollgate_mock::{Bill, InMemoryMock, Options};
+use tollgate_mock::{Bill, InMemoryMock, Options, Received};
 use tollgate_pricing::PriceTable;
 use tollgate_proxy::{Dial, InMemoryProxy, Setup};
 use tollgate_store::{Clock, MemoryStore};
@@ -41,12 +41,29 @@ struct Left {
     mock: Arc<InMemoryMock>,
 }
 
+/// What the providers saw in a life.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// The calls whose request they have received.
+    pub(crate) received: BTreeSet<String>,
+    /// What they charge for each call.
+    pub(crate) charged: BTreeMap<String, Bill>,
+}
+
+impl Seen {
+    fn add(&mut self, mock: &InMemoryMock) {
+        let label = |request: Received| Some(request.headers.get("x-mock-label")?.to_str().ok()?.to_owned());
+        self.received.extend(mock.requests().into_iter().filter_map(label));
+        self.charged.extend(mock.billed_by_label());
+    }
+}
+
 /// Lives the life of a seed and checks its books.
 pub(crate) fn live(seed: u64) -> Told {
     let plan = Arc::new(Plan::new(seed));
     let directory = directory();
     let mut now = TimestampMs::new(plan.start_ms);
-    let mut charged: BTreeMap<String, Bill> = BTreeMap::new();
+    let mut seen = Seen::default();
     for (index, _) in plan.generations.iter().enumerate() {
         let left = on_paused_time(live_generation(plan.clone(), index, directory.path(), now));
         // What had not ended has ended with the runtime.
@@ -54,7 +71,7 @@ pub(crate) fn live(seed: u64) -> Told {
         assert_eq!(left.store.open_reservations(), 0, "what is open after the end");
         on_paused_time(books::check_counters(&plan, directory.path(), &left.store, left.at));
         now = left.at;
-        charged.extend(left.mock.billed_by_label());
+        seen.add(&left.mock);
     }
     on_paused_time(async {
         let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new(now));
@@ -62,7 +79,7 @@ pub(crate) fn live(seed: u64) -> Told {
         setup(&plan, directory.path()).restore(&store, |_, _| {}).expect("the usage file can be read");
         books::check_counters(&plan, directory.path(), &store, now).await;
     });
-    books::check(&plan, directory.path(), &charged)
+    books::check(&plan, directory.path(), &seen)
 }
 
 /// Files of memory where there is such a thing: a disk that confirms what is written takes longer than
@@ -91,7 +108,7 @@ async fn live_generation(plan: Arc<Plan>, index: usize, directory: &Path, start:
     let store = Arc::new(MemoryStore::new(clock.clone()));
     let setup = setup(&plan, directory);
     setup.restore(&store, |_, _| {}).expect("the usage file can be read");
-    let mock = Arc::new(InMemoryMock::new(Options { request_limit: 0, ..Options::default() }));
+    let mock = Arc::new(InMemoryMock::new(Options::default()));
     let unreachable = Arc::new(AtomicUsize::new(0));
     let proxy = setup
         .start_in_memory(store.clone(), clock.clone(), dial(&mock, &unreachable), writer())
