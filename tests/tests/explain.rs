@@ -173,11 +173,18 @@ fn c121_limits_on_models_without_a_price_and_counters_without_end_are_warned_of(
         "the limit of model `unit-20260901`: it holds for calls that use this very name; \"unit\" is the model's id, and a limit for that holds for all its names",
         "the limit of model `untt`: no model of that name has a price; the nearest one is \"unit\"",
         "the limit of scope `team` is for models cluade-*, and no model with a price matches; the nearest one is \"dear\"",
-        "the limit of scope `tenant` has a budget for each session: calls without `x-tollgate-session` are not bounded by it",
         "the limit of scope `user` has window \"total\", and callers choose the user: a counter is kept for ever for each that they name",
     ];
     assert_eq!(setup.warnings(NOW), expected);
     assert!(compiled("").warnings(NOW).is_empty());
+    let budget = "[[limits]]\nscope = \"tenant\"\nbudget_usd = 1\nwindow = \"session\"\n";
+    let underived = compiled(&format!("{budget}[sessions]\nderive = false\n"));
+    assert_eq!(
+        underived.warnings(NOW),
+        [
+            "the limit of scope `tenant` has a budget for each session, and `sessions.derive` is off: calls that name no session are not bounded by it"
+        ]
+    );
 }
 
 #[test]
@@ -188,7 +195,6 @@ fn the_example_of_limits_says_nothing_that_it_does_not_mean() {
                caller_attributes = [\"user\"]\n";
     let options = GatewayOptions { config: format!("{key}{limits}"), ..GatewayOptions::default() };
     let setup = setup(&options, "http://127.0.0.1:1", Path::new("/nowhere"));
-    let of_sessions = "the limit of scope `session` has a budget for each session: calls without `x-tollgate-session` are not bounded by it";
-    assert_eq!(setup.warnings(NOW), [of_sessions]);
+    assert!(setup.warnings(NOW).is_empty());
     assert_eq!(setup.key_limits(&KeyHash::of("key")).unwrap().len(), 14);
 }

@@ -266,7 +266,8 @@ async fn c117_a_provider_s_budget_counts_every_path_to_it() {
 
 #[tokio::test]
 async fn a_hard_budget_blocks_unpriced_models_only_for_the_calls_it_is_about() {
-    let limits = "[[limits]]\nscope = \"session\"\nbudget_usd = 1\nwindow = \"session\"\n";
+    let limits = "[[limits]]\nscope = \"session\"\nbudget_usd = 1\nwindow = \"session\"\n\
+                  [sessions]\nderive = false\n";
     let gateway = with(limits);
     let ask = |model: &str| body(model, 10);
     assert_eq!(post(&gateway, "/v1/messages", &ask("nobody"), &[]).await.status, 200);

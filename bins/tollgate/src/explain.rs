@@ -69,6 +69,10 @@ fn in_words(explanation: &Explanation) -> String {
         }
     }
     let _ = writeln!(out, "provider  {}", explanation.provider);
+    if let Some((session, derived)) = &explanation.session {
+        let how = if *derived { " (derived from the prompt)" } else { "" };
+        let _ = writeln!(out, "session   {session}{how}");
+    }
     let _ = writeln!(out, "input     {} tokens", explanation.input_tokens);
     for (part, tokens) in &explanation.input {
         let _ = writeln!(out, "  {part:<20} {tokens}");
@@ -116,6 +120,8 @@ fn in_json(explanation: &Explanation) -> Value {
         "protocol": explanation.protocol,
         "models": models,
         "provider": &*explanation.provider,
+        "session": explanation.session.as_ref().map(|(session, _)| &**session),
+        "session_derived": explanation.session.as_ref().is_some_and(|(_, derived)| *derived),
         "input": input.collect::<Vec<_>>(),
         "reserved": {
             "input_tokens": explanation.input_tokens.get(),

@@ -21,6 +21,8 @@ pub struct Config {
     pub pricing: Pricing,
     /// `[reservation]`
     pub reservation: Reservation,
+    /// `[sessions]`
+    pub sessions: Sessions,
     /// `[[providers]]`, at least one, ids distinct.
     pub providers: Vec<Provider>,
     /// `[[routes]]` in the file's order: the first that matches wins.
@@ -108,6 +110,24 @@ pub enum OutputReservation {
     UpTo(Tokens),
     /// `"max"`: the request's whole output limit, or the model's where the request has none.
     Max,
+}
+
+/// What tells the session of a call, beside `x-tollgate-session` and the session that an agent names.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Sessions {
+    /// Whether a call that names no session has one by the beginning of its prompt.
+    pub derive: bool,
+    /// The field of OpenAI's protocol that names the session; `None`: none does.
+    pub openai_field: Option<OpenAiSessionField>,
+}
+
+/// A field of OpenAI's protocol that clients may use for one value a session.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum OpenAiSessionField {
+    /// `prompt_cache_key`
+    PromptCacheKey,
+    /// `safety_identifier`
+    SafetyIdentifier,
 }
 
 impl Config {

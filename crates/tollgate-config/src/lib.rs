@@ -19,7 +19,10 @@ mod secret;
 mod section;
 mod tenant;
 
-pub use config::{Config, OutputReservation, Pricing, Reservation, Server, Store, Unpriced, UsageLog};
+pub use config::{
+    Config, OpenAiSessionField, OutputReservation, Pricing, Reservation, Server, Sessions, Store, Unpriced,
+    UsageLog,
+};
 pub use environment::{Environment, FILE_BYTES_MAX, ProcessEnvironment};
 pub use error::{ConfigError, ConfigErrors};
 pub use limit::{Algorithm, Budget, BudgetWindow, RateLimit, Scope, ScopedLimit, Unit};

@@ -55,6 +55,7 @@ fn read(context: &Context<'_>, root: Section<'_>) -> Config {
     let usage = server::usage(context, root.table("usage"));
     let pricing = server::pricing(context, root.table("pricing"));
     let reservation = server::reservation(root.table("reservation"));
+    let sessions = server::sessions(root.table("sessions"));
     let providers = provider::providers(context, &root);
     let routes = provider::routes(context, &root, &providers);
     let mut counters = Counters::new();
@@ -72,6 +73,7 @@ fn read(context: &Context<'_>, root: Section<'_>) -> Config {
         usage,
         pricing,
         reservation,
+        sessions,
         providers,
         routes,
         tenants,

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use common::{environment, parse};
 use tollgate_config::{
-    Algorithm, BudgetWindow, Config, KeyHash, OutputReservation, Protocol, RateLimit, Store, Unit, Unpriced,
+    Algorithm, BudgetWindow, Config, KeyHash, OpenAiSessionField, OutputReservation, Protocol, RateLimit,
+    Sessions, Store, Unit, Unpriced,
 };
 use tollgate_limiter::{Amount, DurationMs, Enforcement, MicroUsd, Period, Tokens};
 
@@ -36,6 +37,10 @@ output_tokens = "max"
 extend_tokens = 512
 cutoff = false
 drain_ms = 1500
+
+[sessions]
+derive = false
+openai_field = "safety_identifier"
 
 [[providers]]
 id = "anthropic"
@@ -108,6 +113,8 @@ fn every_section_is_read() {
     assert_eq!(config.reservation.extend_tokens, Tokens::new(512));
     assert!(!config.reservation.cutoff);
     assert_eq!(config.reservation.drain, Duration::from_millis(1_500));
+    let openai_field = Some(OpenAiSessionField::SafetyIdentifier);
+    assert_eq!(config.sessions, Sessions { derive: false, openai_field });
     assert_eq!(config.warnings, Vec::<String>::new());
 }
 
@@ -194,6 +201,7 @@ fn what_is_left_out_has_the_documented_default() {
         (Tokens::new(1_024), Duration::ZERO)
     );
     assert!(config.reservation.cutoff);
+    assert_eq!(config.sessions, Sessions { derive: true, openai_field: None });
     assert!(config.providers[0].usage_in_stream && config.providers[0].api_key.is_none());
     assert_eq!(config.warnings, ["t.toml:1: tenants: there is none: nobody can make a call"]);
 }

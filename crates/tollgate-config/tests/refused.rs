@@ -23,6 +23,21 @@ fn check(header: &str, table: &[(&str, &str)]) {
 }
 
 #[test]
+fn sessions() {
+    check(
+        "[sessions]",
+        &[
+            ("derive = 1", "sessions.derive: must be true or false, not an integer"),
+            (
+                "openai_field = \"user\"",
+                "sessions.openai_field: must be one of prompt_cache_key, safety_identifier, not \"user\"",
+            ),
+            ("field = \"x\"", "sessions.field: unknown field; the nearest known one is `derive`"),
+        ],
+    );
+}
+
+#[test]
 fn server() {
     check(
         "[server]",

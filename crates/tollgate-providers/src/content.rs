@@ -12,6 +12,7 @@ use crate::estimate::{InputSizes, Run};
 use crate::facts::CacheTtls;
 use crate::json::{Field, FieldSink, Into, KeySeed, Scalar, Sink, Skip};
 use crate::media::{self, Kind, Media};
+use crate::prompt::Prompt;
 
 /// What a walk gathers.
 #[derive(Debug, Default)]
@@ -20,6 +21,8 @@ pub(crate) struct Gathered {
     pub(crate) ttls: CacheTtls,
     /// Something is referred to that is not in the body.
     pub(crate) hidden: bool,
+    /// What the prompt begins with.
+    pub(crate) prompt: Prompt,
     /// The content block that is being read.
     block: Block,
 }
@@ -35,6 +38,14 @@ struct Block {
 }
 
 impl Gathered {
+    /// Counts a string that the model reads.
+    fn read(&mut self, text: &str) {
+        let mut run = Run::default();
+        run.add(text.as_bytes());
+        self.sizes.text.add_run(run);
+        self.prompt.text(text, &run);
+    }
+
     /// Notes a file that is not in the body.
     fn hide_file(&mut self) {
         self.hidden = true;
@@ -87,6 +98,8 @@ pub(crate) enum Place {
     Opaque,
     /// The `type` of a block.
     BlockType,
+    /// Who says a message.
+    Role,
     /// A cache breakpoint.
     CacheControl,
     /// A file that is kept at the provider's.
@@ -107,9 +120,8 @@ impl Place {
         match key {
             "type" => Self::BlockType,
             "cache_control" => Self::CacheControl,
-            "role" | "id" | "tool_use_id" | "tool_call_id" | "index" | "annotations" | "is_error" => {
-                Self::Ignored
-            }
+            "role" => Self::Role,
+            "id" | "tool_use_id" | "tool_call_id" | "index" | "annotations" | "is_error" => Self::Ignored,
             "citations" => Self::Citations,
             "input" => Self::Verbatim,
             "source" | "file" => Self::File,
@@ -152,9 +164,9 @@ impl<'de> Sink<'de> for Walk<'_> {
     fn text(self, value: &str) {
         let gathered = self.gathered;
         match self.place {
-            Place::Content => gathered.sizes.text.add(value.as_bytes()),
+            Place::Content => gathered.read(value),
             Place::Verbatim | Place::Schema => {
-                gathered.sizes.text.add(value.as_bytes());
+                gathered.read(value);
                 gathered.sizes.text.add_marks(2);
             }
             Place::Opaque => {
@@ -170,10 +182,12 @@ impl<'de> Sink<'de> for Walk<'_> {
                 gathered.block.is_other |= !is_image;
             }
             Place::Image | Place::Audio => {
+                gathered.prompt.data(value);
                 Blob::of_url(value).settle(self.place, Kind::Unknown, false, gathered)
             }
             // A search result's `source` is a plain URL or title, which the model reads.
-            Place::File => gathered.sizes.text.add(value.as_bytes()),
+            Place::File => gathered.read(value),
+            Place::Role => gathered.prompt.role(value),
             Place::CacheControl => gathered.ttls.five_minutes = true,
             Place::StoredFile => gathered.hide_file(),
             Place::StoredAudio => gathered.hide_recording(),
@@ -212,7 +226,7 @@ impl<'de> Sink<'de> for Walk<'_> {
                 Skip.object(fields)
             }
             Place::Citations => self.citations(fields),
-            Place::Opaque | Place::BlockType | Place::Ignored => Skip.object(fields),
+            Place::Opaque | Place::BlockType | Place::Role | Place::Ignored => Skip.object(fields),
         }
     }
 }
@@ -478,6 +492,7 @@ impl<'de> Sink<'de> for BlobSink<'_> {
     }
 
     fn text(self, value: &str) -> Option<Blob> {
+        self.gathered.prompt.data(value);
         Some(if self.is_url || value.starts_with("data:") {
             Blob::of_url(value)
         } else {

@@ -3,6 +3,7 @@
 pub use tollgate_pricing::CacheWrite;
 
 use crate::estimate::InputSizes;
+use crate::prompt::PromptPrefix;
 use crate::{Call, Endpoint, anthropic, openai};
 
 /// What a request's body says that decides its reservation and how its answer is metered.
@@ -36,8 +37,10 @@ pub struct RequestFacts {
     /// one answers in place of `model`, as that of the answer's model.
     pub other_models: Vec<String>,
     /// Whom the request says it is made for: OpenAI's `user` or else its `safety_identifier`, Anthropic's
-    /// `metadata.user_id`. Empty where it is longer than 512 bytes, `None` where it is empty or no string.
+    /// `metadata.user_id` without its session. Empty where it is longer than 512 bytes, `None` where it is empty or no string.
     pub user: Option<String>,
+    /// What may tell the session it belongs to.
+    pub session: SessionFacts,
     /// Audio goes in or may come out.
     pub audio: bool,
     pub(crate) ttls: CacheTtls,
@@ -51,6 +54,19 @@ impl RequestFacts {
     pub fn lacks_usage_in_stream(&self) -> bool {
         self.stream && self.usage_flag != openai::UsageFlag::Settled
     }
+}
+
+/// What a request says that is the same for the calls of one session. Texts have at most 512 bytes.
+#[derive(Clone, Debug, Default)]
+pub struct SessionFacts {
+    /// The session that an agent names: a part of Anthropic's `metadata.user_id`.
+    pub of_agent: Option<String>,
+    /// OpenAI's `prompt_cache_key`.
+    pub prompt_cache_key: Option<String>,
+    /// OpenAI's `safety_identifier`.
+    pub safety_identifier: Option<String>,
+    /// System prompt, tools and first user message; `None` where no user message says anything.
+    pub prompt: Option<PromptPrefix>,
 }
 
 /// The cache lifetimes a request asks for: they attribute a write that is reported without a split.

@@ -32,6 +32,7 @@ mod name;
 mod openai;
 mod other_models;
 mod prefix;
+mod prompt;
 mod route;
 mod scan;
 mod sse;
@@ -39,8 +40,9 @@ mod stream_error;
 
 pub use error_body::{ErrorKind, error_body};
 pub use estimate::{InputSizes, estimate_input, input_parts};
-pub use facts::{CacheWrite, RequestError, RequestFacts, inspect};
+pub use facts::{CacheWrite, RequestError, RequestFacts, SessionFacts, inspect};
 pub use meter::{Meter, Metered, ModelUsage, Reported, StreamEnd};
 pub use openai::{Rewrites, StreamFilter, is_stream_options_rejection, rewrite};
+pub use prompt::PromptPrefix;
 pub use route::{Call, Endpoint, Protocol, RouteError, route};
 pub use stream_error::stream_error_event;

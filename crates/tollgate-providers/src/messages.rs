@@ -31,10 +31,14 @@ impl<'de> Sink<'de> for Messages<'_> {
 
     fn array<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         let gathered = self.gathered;
-        while items.next_element_seed(Into(Walk { gathered, place: Place::Content }))?.is_some() {
+        loop {
+            gathered.prompt.begin_message();
+            if items.next_element_seed(Into(Walk { gathered, place: Place::Content }))?.is_none() {
+                return Ok(());
+            }
+            gathered.prompt.end_message();
             gathered.sizes.messages = gathered.sizes.messages.saturating_add(1);
         }
-        Ok(())
     }
 
     fn object<A: MapAccess<'de>>(self, fields: A) -> Result<(), A::Error> {

@@ -13,7 +13,7 @@ use crate::{
     policy::{AppliedLimit, KeyLimit, Policy},
     quote::{Asked, Judged},
     refuse::Refused,
-    request, route,
+    request, route, session,
 };
 
 /// A request to be explained.
@@ -40,6 +40,8 @@ pub struct Explanation {
     pub models: Vec<ExplainedModel>,
     /// The id of the provider it goes to.
     pub provider: Arc<str>,
+    /// The session it belongs to, and whether that was derived from its prompt; `None`: to none.
+    pub session: Option<(Arc<str>, bool)>,
     /// The estimate of its input, part by part; parts without tokens are left out.
     pub input: Vec<(&'static str, Tokens)>,
     /// What is reserved: the input's estimate.
@@ -104,10 +106,11 @@ pub(crate) fn explain(
     let headers: HeaderMap = question.headers.iter().cloned().collect();
     let path = question.path.unwrap_or_else(|| guessed_path(policy, question.body));
     let routed = route::route(policy, &Method::POST, path, route::protocol_hint(&headers))?;
-    let session = request::session(&headers)?;
+    let session = session::named(&headers)?;
     let facts = request::facts(routed.endpoint, question.body)?.unwrap_or_default();
     request::check_models(key, &facts)?;
     let caller = attributes::from_caller(key, &headers, facts.user.as_deref())?;
+    let session = session.or_else(|| session::of_body(policy.sessions, key, &caller, &facts));
     let provider = routed.provider(policy, &facts.model)?;
     let asked = Asked {
         request_id: ReservationId::new(0),
@@ -131,6 +134,7 @@ pub(crate) fn explain(
             .map(|name| ExplainedModel::new(policy, name, &facts, reserved.input_tokens, at))
             .collect(),
         provider: provider.clone(),
+        session: session.map(|session| (session.id, session.derived)),
         input: parts.map(|(part, tokens)| (part, Tokens::new(tokens))).collect(),
         input_tokens: Tokens::new(reserved.input_tokens),
         output_tokens: Tokens::new(reserved.output_tokens),

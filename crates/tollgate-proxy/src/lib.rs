@@ -33,6 +33,7 @@ mod restore;
 mod route;
 mod server;
 mod service;
+mod session;
 mod settle;
 #[cfg(feature = "simulation")]
 mod simulation;

@@ -2,17 +2,12 @@
 
 use std::iter;
 
-use http::HeaderMap;
 use tollgate_providers::{Endpoint, ErrorKind, RequestError, RequestFacts, inspect};
-use tollgate_usage::Session;
 
-use crate::{headers, policy::KeyPolicy, refuse::Refused};
+use crate::{policy::KeyPolicy, refuse::Refused};
 
 /// The longest model or tier: both end up in events and messages.
 const NAME_BYTES_MAX: usize = 256;
-
-/// The longest session id.
-const SESSION_BYTES_MAX: usize = 128;
 
 /// What the body of a call says; `None` for a call without one.
 ///
@@ -46,24 +41,6 @@ pub(crate) fn check_models(key: &KeyPolicy, facts: &RequestFacts) -> Result<(), 
             "model_not_allowed",
             format!("Key `{}` may not call model `{model}`. Use one of the models it is allowed.", key.key),
         )),
-    }
-}
-
-/// The session that the headers name.
-pub(crate) fn session(map: &HeaderMap) -> Result<Option<Session>, Refused> {
-    let mut values = map.get_all(headers::SESSION).iter();
-    let Some(value) = values.next() else { return Ok(None) };
-    let id = value.as_bytes();
-    let valid = !id.is_empty()
-        && id.len() <= SESSION_BYTES_MAX
-        && id.iter().all(u8::is_ascii_graphic)
-        && values.next().is_none();
-    match std::str::from_utf8(id) {
-        Ok(id) if valid => Ok(Some(Session { id: id.into(), derived: false })),
-        _ => {
-            let message = "`x-tollgate-session` must be sent once, with 1 to 128 visible ASCII characters and no spaces.";
-            Err(Refused::new(ErrorKind::BadRequest, "bad_request", message))
-        }
     }
 }
 

@@ -22,6 +22,7 @@ use crate::{
     request,
     route::{self, Routed},
     server::{OpenRequests, Worker},
+    session,
     upstream::Upstream,
 };
 
@@ -145,7 +146,7 @@ impl Exchange<'_> {
         let presented = auth::presented(&parts.headers, &parts.uri);
         let key = presented.and_then(|presented| self.app.policy.key(&presented.hash)).cloned();
         let (Some(presented), Some(key)) = (presented, key) else { return Err(unauthenticated(presented)) };
-        let session = request::session(&parts.headers)?;
+        let session = session::named(&parts.headers)?;
         check_framing(parts)?;
         let app = self.app;
         let body = body::read(body, app.max_body_bytes, &app.large_bodies).await?;
@@ -157,6 +158,8 @@ impl Exchange<'_> {
         let user = facts.as_ref().and_then(|facts| facts.user.as_deref());
         let caller = attributes::from_caller(&key, &parts.headers, user)?;
         let attributes = attributes::merged(&key, &caller);
+        let of_body = |facts: &RequestFacts| session::of_body(app.policy.sessions, &key, &caller, facts);
+        let session = session.or_else(|| facts.as_deref().and_then(of_body));
         let upstream = self.routed.upstream(app, self.worker, model)?;
         if upstream.passes_credential() && !presented.in_own_header {
             return Err(Refused::new(

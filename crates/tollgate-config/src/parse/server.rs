@@ -7,7 +7,9 @@ use tollgate_limiter::Tokens;
 
 use super::context::Context;
 use crate::section::Section;
-use crate::{OutputReservation, Pricing, Reservation, Server, Store, Unpriced, UsageLog};
+use crate::{
+    OpenAiSessionField, OutputReservation, Pricing, Reservation, Server, Sessions, Store, Unpriced, UsageLog,
+};
 
 const DAY_SECONDS: u64 = 86_400;
 const RESERVED_TOKENS_MAX: u64 = 100_000_000;
@@ -88,6 +90,21 @@ pub(super) fn reservation(section: Section<'_>) -> Reservation {
     };
     section.finish();
     reservation
+}
+
+/// The words for [`OpenAiSessionField`].
+const OPENAI_FIELDS: [(&str, OpenAiSessionField); 2] = [
+    ("prompt_cache_key", OpenAiSessionField::PromptCacheKey),
+    ("safety_identifier", OpenAiSessionField::SafetyIdentifier),
+];
+
+pub(super) fn sessions(section: Section<'_>) -> Sessions {
+    let sessions = Sessions {
+        derive: section.boolean("derive", true),
+        openai_field: section.field("openai_field").and_then(|field| field.choice(&OPENAI_FIELDS)),
+    };
+    section.finish();
+    sessions
 }
 
 fn address(section: &Section<'_>, name: &'static str, default: SocketAddr) -> SocketAddr {

@@ -3,6 +3,7 @@
 mod report;
 mod request;
 mod usage;
+mod user_id;
 
 pub(crate) use request::inspect;
 pub(crate) use usage::Reader;

@@ -2,12 +2,14 @@
 
 use serde::de::{MapAccess, SeqAccess};
 
+use super::user_id;
 use crate::content::{Gathered, Place, Walk};
 use crate::fields::{self, KnownKey, Seen};
 use crate::json::{self, Field, FieldSink, Into, KeySeed, ReadFields, Scalar, Sink, Skip};
 use crate::messages::Messages;
 use crate::other_models::{self, ModelList};
-use crate::{Protocol, RequestError, RequestFacts};
+use crate::prompt::Part;
+use crate::{Protocol, RequestError, RequestFacts, SessionFacts};
 
 /// Searches that a web search tool without `max_uses` is taken to allow: as many as were seen in one
 /// recorded turn.
@@ -81,8 +83,16 @@ impl ReadFields for Request {
                         ModelList { seen: &mut self.seen, param: "models", models: &mut self.other_models };
                     fields.next_value_seed(Into(list))?;
                 }
-                Some("system") => fields.next_value_seed(self.walk(Place::Content))?,
-                Some("tools") => fields.next_value_seed(Into(Tools(self)))?,
+                Some("system") => {
+                    self.gathered.prompt.begin(Part::System);
+                    fields.next_value_seed(self.walk(Place::Content))?;
+                    self.gathered.prompt.begin(Part::Other);
+                }
+                Some("tools") => {
+                    self.gathered.prompt.begin(Part::Tools);
+                    fields.next_value_seed(Into(Tools(self)))?;
+                    self.gathered.prompt.begin(Part::Other);
+                }
                 Some("tool_choice") => {
                     let choice = Typed { gathered: &mut self.gathered, note: note_tool_choice };
                     fields.next_value_seed(Into(choice))?;
@@ -125,6 +135,7 @@ impl Request {
         let tier = fields::short_text("service_tier", self.service_tier)?;
         let geo = fields::short_text("inference_geo", self.inference_geo)?;
         let speed = fields::short_text("speed", self.speed)?;
+        let (user, of_agent) = fields::user(self.user).map_or((None, None), user_id::parts_of);
         Ok(RequestFacts {
             model,
             output_limit,
@@ -135,7 +146,12 @@ impl Request {
             hidden_input: self.gathered.hidden,
             web_searches_max: self.web_searches,
             other_models: self.other_models,
-            user: fields::user(self.user),
+            user,
+            session: SessionFacts {
+                of_agent,
+                prompt: self.gathered.prompt.prefix(),
+                ..SessionFacts::default()
+            },
             ttls: self.gathered.ttls,
             input: self.gathered.sizes,
             ..RequestFacts::default()

@@ -23,13 +23,6 @@ pub(crate) struct TextSizes {
 
 impl TextSizes {
     /// Counts one string.
-    pub(crate) fn add(&mut self, text: &[u8]) {
-        let mut run = Run::default();
-        run.add(text);
-        self.add_run(run);
-    }
-
-    /// Counts a string that was seen piece by piece.
     pub(crate) fn add_run(&mut self, run: Run) {
         let add = |sum: &mut u64, bytes: u64| *sum = sum.saturating_add(bytes);
         let two_byte = run.two_byte_leads.saturating_mul(2).min(run.beyond_ascii);
@@ -117,6 +110,13 @@ impl Run {
         self.bytes == 0
     }
 
+    /// What tells most strings apart and stays the same when only digits change: letters, spaces, other
+    /// ASCII, and bytes beyond.
+    pub(crate) fn shape_without_digits(&self) -> [u64; 4] {
+        let known = self.letters.saturating_add(self.spaces).saturating_add(self.digits);
+        [self.letters, self.spaces, self.ascii().saturating_sub(known), self.beyond_ascii]
+    }
+
     fn ascii(&self) -> u64 {
         self.bytes.saturating_sub(self.beyond_ascii)
     }
@@ -165,7 +165,9 @@ mod tests {
 
     fn sizes(text: &str) -> TextSizes {
         let mut sizes = TextSizes::default();
-        sizes.add(text.as_bytes());
+        let mut run = Run::default();
+        run.add(text.as_bytes());
+        sizes.add_run(run);
         sizes
     }
 

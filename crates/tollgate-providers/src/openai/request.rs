@@ -10,7 +10,8 @@ use crate::fields::{self, KnownKey, Seen};
 use crate::json::{self, Field, FieldSink, Into, KeySeed, ReadFields, Scalar, Sink, Skip};
 use crate::messages::Messages;
 use crate::other_models::ModelList;
-use crate::{Protocol, RequestError, RequestFacts};
+use crate::prompt::Part;
+use crate::{Protocol, RequestError, RequestFacts, SessionFacts};
 
 /// The most choices OpenAI gives in one answer.
 const MAX_CHOICES: u64 = 128;
@@ -18,7 +19,7 @@ const MAX_CHOICES: u64 = 128;
 const SEARCHES: u64 = 1;
 
 /// Fields that decide something. Any other passes unread.
-const KNOWN: [&str; 19] = [
+const KNOWN: [&str; 20] = [
     "model",
     "models",
     "max_tokens",
@@ -38,6 +39,7 @@ const KNOWN: [&str; 19] = [
     "cache_control",
     "user",
     "safety_identifier",
+    "prompt_cache_key",
 ];
 
 /// Reads a request's facts.
@@ -61,6 +63,7 @@ struct Request<'b> {
     service_tier: Field,
     user: Field,
     safety_identifier: Field,
+    prompt_cache_key: Field,
     usage_flag: UsageFlag,
     has_messages: bool,
     has_audio_output: bool,
@@ -83,6 +86,7 @@ impl<'b> Request<'b> {
             service_tier: Field::Absent,
             user: Field::Absent,
             safety_identifier: Field::Absent,
+            prompt_cache_key: Field::Absent,
             usage_flag: UsageFlag::NoOptions { at: behind_brace(body) },
             has_messages: false,
             has_audio_output: false,
@@ -115,6 +119,9 @@ impl ReadFields for Request<'_> {
                 Some("safety_identifier") => {
                     self.safety_identifier = fields.next_value_seed(Into(FieldSink))?;
                 }
+                Some("prompt_cache_key") => {
+                    self.prompt_cache_key = fields.next_value_seed(Into(FieldSink))?
+                }
                 Some("stream_options") => {
                     let raw = fields.next_value::<&'de RawValue>()?;
                     self.read_stream_options(raw);
@@ -124,7 +131,11 @@ impl ReadFields for Request<'_> {
                     let messages = Messages { gathered: &mut self.gathered, seen: &mut self.seen };
                     fields.next_value_seed(Into(messages))?;
                 }
-                Some("tools" | "functions") => fields.next_value_seed(Into(Tools(&mut self.gathered)))?,
+                Some("tools" | "functions") => {
+                    self.gathered.prompt.begin(Part::Tools);
+                    fields.next_value_seed(Into(Tools(&mut self.gathered)))?;
+                    self.gathered.prompt.begin(Part::Other);
+                }
                 Some("response_format") => fields.next_value_seed(self.walk(Place::Schema))?,
                 Some("prediction") => fields.next_value_seed(self.walk(Place::Content))?,
                 Some("cache_control") => fields.next_value_seed(self.walk(Place::CacheControl))?,
@@ -176,6 +187,7 @@ impl Request<'_> {
             let message = "`messages` is missing; send a list of messages.";
             return Err(RequestError::new(Some("messages"), message));
         }
+        let safety_identifier = fields::user(self.safety_identifier);
         Ok(RequestFacts {
             model,
             output_limit: older.max(newer),
@@ -186,7 +198,13 @@ impl Request<'_> {
             hidden_input: self.gathered.hidden,
             other_models: self.other_models,
             web_searches_max: self.has_search.then_some(SEARCHES),
-            user: fields::user(self.user).or_else(|| fields::user(self.safety_identifier)),
+            user: fields::user(self.user).or_else(|| safety_identifier.clone()),
+            session: SessionFacts {
+                prompt_cache_key: fields::user(self.prompt_cache_key),
+                safety_identifier,
+                prompt: self.gathered.prompt.prefix(),
+                ..SessionFacts::default()
+            },
             audio: self.has_audio_output || self.gathered.sizes.has_audio(),
             ttls: self.gathered.ttls,
             input: self.gathered.sizes,

@@ -6,6 +6,7 @@ mod facts;
 mod hostile;
 mod media;
 mod refused;
+mod session;
 
 use tollgate_providers::{Call, Endpoint, Protocol, RequestFacts, estimate_input, inspect};
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate_config::{Key, ModelGlobs, Scope, Tenant, Unpriced};
+use tollgate_config::{Key, KeyHash, ModelGlobs, Scope, Tenant, Unpriced};
 use tollgate_pricing::PriceTable;
 use tollgate_usage::Attributes;
 
@@ -14,6 +14,8 @@ pub(crate) struct KeyPolicy {
     pub(crate) tenant: Arc<str>,
     /// The key's name.
     pub(crate) key: Arc<str>,
+    /// Its hash: what nobody knows who has only seen events.
+    pub(crate) hash: KeyHash,
     /// The models it may call.
     pub(crate) models: Option<ModelGlobs>,
     /// What its calls carry.
@@ -72,6 +74,7 @@ impl KeyPolicy {
         Self {
             tenant: tenant.id.clone(),
             key: key.id.clone(),
+            hash: key.hash,
             models: key.models.clone(),
             attributes: key.attributes.clone(),
             unpriced,

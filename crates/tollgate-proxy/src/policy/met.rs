@@ -40,7 +40,8 @@ impl Policy {
         is_billed: bool,
     ) -> Arc<[AppliedLimit]> {
         let common = self.common_limits(key, call, is_billed);
-        if call.caller.is_empty() && call.session.is_none() {
+        let session = call.session.filter(|_| self.looks_at_sessions);
+        if call.caller.is_empty() && session.is_none() {
             return common;
         }
         let mut met = Met { owner: key.owner(), call, is_billed, limits: Vec::new() };
@@ -48,7 +49,7 @@ impl Policy {
         for (scope, value) in call.caller {
             self.rules.of(*scope, value).for_each(|rule| met.meet_chosen(rule, value));
         }
-        if let Some(session) = call.session {
+        if let Some(session) = session {
             self.rules.of(Scope::Session, session).for_each(|rule| met.meet(rule, session));
             met.meet_called(&self.rules, true);
         }

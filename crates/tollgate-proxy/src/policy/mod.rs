@@ -20,7 +20,7 @@ pub(crate) mod tests;
 use std::{collections::HashMap, fmt, sync::Arc};
 
 use foldhash::quality::RandomState;
-use tollgate_config::{Config, Key, KeyHash, OutputReservation, Route, Scope, Tenant};
+use tollgate_config::{Config, Key, KeyHash, OutputReservation, Route, Scope, Sessions, Tenant};
 use tollgate_limiter::TimestampMs;
 use tollgate_pricing::PriceTable;
 use tollgate_providers::Protocol;
@@ -44,11 +44,15 @@ pub(crate) struct Policy {
     looks_at_models: bool,
     /// Whether a rule asks which provider is called.
     looks_at_providers: bool,
+    /// Whether a rule asks which session a call belongs to.
+    looks_at_sessions: bool,
     routes: Vec<Route>,
     /// The providers, in the file's order.
     pub(crate) providers: Vec<ProviderName>,
     /// The price table.
     pub(crate) prices: Arc<PriceTable>,
+    /// What tells the session of a call.
+    pub(crate) sessions: Sessions,
     /// How much output is reserved.
     pub(crate) output_reservation: OutputReservation,
 }
@@ -70,14 +74,17 @@ impl Policy {
             let policy = KeyPolicy::new(tenant, key, &rules, &prices, config.pricing.unpriced);
             (key.hash, Arc::new(policy))
         };
+        let looks_at_sessions = rules.all().any(|rule| rule.is_per_session());
         Self {
             keys: keys.map(compiled).collect(),
             looks_at_providers: rules.any(Scope::Provider),
+            looks_at_sessions,
             looks_at_models: rules.any(Scope::Model) || rules.all().any(|rule| rule.models.is_some()),
             rules,
             routes: config.routes.clone(),
             providers: config.providers.iter().map(ProviderName::new).collect(),
             prices,
+            sessions: config.sessions,
             output_reservation: config.reservation.output_tokens,
         }
     }

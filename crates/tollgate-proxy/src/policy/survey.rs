@@ -93,9 +93,12 @@ impl Policy {
             return self.name_warning(id, at).map(|warning| format!("{}: {warning}", subject()));
         }
         let is_hard_budget = rule.measure == Measure::MicroUsd && rule.enforcement == Enforcement::Hard;
-        (is_hard_budget && rule.is_per_session()).then(|| {
+        (is_hard_budget && rule.is_per_session() && !self.sessions.derive).then(|| {
             let subject = subject();
-            format!("{subject} has a budget for each session: calls without `x-tollgate-session` are not bounded by it")
+            format!(
+                "{subject} has a budget for each session, and `sessions.derive` is off: calls that name no session \
+                 are not bounded by it"
+            )
         })
     }
 
