@@ -124,7 +124,8 @@ async fn a_provider_s_limit_is_that_of_the_provider_called_by_whomever() {
 
 #[tokio::test]
 async fn a_session_s_limit_is_that_of_one_session_of_one_tenant() {
-    let gateway = with("[[limits]]\nscope = \"session\"\nrequests_per_minute = 1\n");
+    let underived = "[sessions]\nderive = false\n";
+    let gateway = with(&format!("[[limits]]\nscope = \"session\"\nrequests_per_minute = 1\n{underived}"));
     let (one, two) = (["x-tollgate-session: s/1"], ["x-tollgate-session: s2"]);
     assert_eq!(call(&gateway, "key_a", "unit", &one).await.status, 200);
     assert_eq!(call(&gateway, "key_a2", "unit", &one).await.status, 429, "another key of the tenant");

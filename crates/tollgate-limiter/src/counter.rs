@@ -6,7 +6,7 @@
 
 use crate::{
     Amount, ExactAmount, Limit, Outcome, Rule, TimestampMs, bucketed::BucketedWindow, budget::Budget,
-    concurrent::Concurrent, idle::Idle, per_request::PerRequest, token_bucket::TokenBucket,
+    concurrent::Concurrent, elapsed::Elapsed, idle::Idle, per_request::PerRequest, token_bucket::TokenBucket,
     window::SlidingWindow,
 };
 
@@ -23,6 +23,7 @@ enum State {
     TokenBucket(TokenBucket),
     Calendar(Budget),
     Idle(Idle),
+    Elapsed(Elapsed),
     Concurrent(Concurrent),
     PerRequest(PerRequest),
 }
@@ -97,6 +98,7 @@ macro_rules! dispatch {
             State::TokenBucket($rule) => $answer,
             State::Calendar($rule) => $answer,
             State::Idle($rule) => $answer,
+            State::Elapsed($rule) => $answer,
             State::Concurrent($rule) => $answer,
             State::PerRequest($rule) => $answer,
         }
@@ -112,6 +114,7 @@ impl Counter {
             Rule::TokenBucket { window } => State::TokenBucket(TokenBucket::new(window, now)),
             Rule::Calendar(period) => State::Calendar(Budget::new(period, now)),
             Rule::Idle { after } => State::Idle(Idle::new(after, now)),
+            Rule::Elapsed { after } => State::Elapsed(Elapsed::new(after, now)),
             Rule::Concurrent => State::Concurrent(Concurrent::default()),
             Rule::PerRequest => State::PerRequest(PerRequest),
         })
@@ -126,6 +129,7 @@ impl Counter {
             State::TokenBucket(state) => Rule::TokenBucket { window: state.window() },
             State::Calendar(state) => Rule::Calendar(state.period()),
             State::Idle(state) => Rule::Idle { after: state.after() },
+            State::Elapsed(state) => Rule::Elapsed { after: state.after() },
             State::Concurrent(_) => Rule::Concurrent,
             State::PerRequest(_) => Rule::PerRequest,
         }
@@ -140,6 +144,7 @@ impl Counter {
     pub(crate) fn is_blank(&self) -> bool {
         match &self.0 {
             State::Idle(state) => state.is_unused(),
+            State::Elapsed(state) => state.is_unused(),
             State::Concurrent(state) => *state == Concurrent::default(),
             State::PerRequest(_) => true,
             State::SlidingWindow(_)

@@ -139,6 +139,10 @@
 //! assert_eq!([session.answer(0, 4), session.answer(900, 6)], [Admit, Admit]);
 //! assert_eq!([session.answer(1_000, 1), session.answer(1_900, 1)], [wait(900), Admit]);
 //!
+//! // So long after its first use, whatever is asked; forgotten as a session is.
+//! let mut run = Asked::of(Rule::Elapsed { after: second });
+//! assert_eq!([run.answer(0, 1), run.answer(9, 1), run.answer(10, 1)], [Admit, Admit, wait(999)]);
+//!
 //! // What is open at once: only a settle makes room.
 //! let mut open = Asked::of(Rule::Concurrent);
 //! let call = open.reserve(0, 10)?;
@@ -198,6 +202,7 @@ mod counter;
 mod counters;
 mod counts;
 mod decide;
+mod elapsed;
 mod error;
 mod held;
 mod idle;

@@ -46,6 +46,12 @@ pub enum Rule {
         /// How long after the last reserve, extend or settle it is forgotten.
         after: DurationMs,
     },
+    /// The milliseconds since the counter was first used, for a run: forgotten as a session is. A charge
+    /// is the time that a request needs at least; none is added to another.
+    Elapsed {
+        /// How long after the last reserve, extend or settle it is forgotten.
+        after: DurationMs,
+    },
     /// What open reservations hold. A settle frees it, whatever was used; no passing of time does.
     Concurrent,
     /// What one request charges, its extensions included. Nothing is counted or kept.
@@ -72,6 +78,7 @@ impl Rule {
             Self::BucketedWindow { .. }
             | Self::Calendar(_)
             | Self::Idle { .. }
+            | Self::Elapsed { .. }
             | Self::Concurrent
             | Self::PerRequest => BUDGET_AMOUNT_MAX,
         }

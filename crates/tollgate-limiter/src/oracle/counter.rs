@@ -14,8 +14,10 @@ pub(super) struct NaiveCounter {
     pub(super) latest: u64,
     used: BTreeMap<u64, i128>,
     held: BTreeMap<u64, i128>,
-    /// When the latest generation of a session is forgotten.
+    /// When the latest generation of a session or run is forgotten.
     until_ms: u64,
+    /// Every use of a run: its generation and its moment.
+    uses: Vec<(u64, u64)>,
     /// Everything that went into a token bucket and out of it again.
     flows: Vec<Flow>,
 }
@@ -40,7 +42,9 @@ impl NaiveCounter {
             Rule::BucketedWindow { window } => u64::try_from(part(now_ms, window, 60)).unwrap_or(u64::MAX),
             Rule::TokenBucket { window } => u64::try_from(part(now_ms, window, 8)).unwrap_or(u64::MAX),
             Rule::Calendar(period) => period.index(TimestampMs::new(now_ms)),
-            Rule::Idle { .. } => return if now_ms < self.until_ms { self.latest } else { now_ms },
+            Rule::Idle { .. } | Rule::Elapsed { .. } => {
+                return if now_ms < self.until_ms { self.latest } else { now_ms };
+            }
             Rule::Concurrent | Rule::PerRequest => 0,
         };
         by_clock.max(self.latest)
@@ -77,6 +81,7 @@ impl NaiveCounter {
                     self.level(limit, now_ms) <= room * window_ms
                 }
                 Rule::PerRequest => wanted <= amount,
+                Rule::Elapsed { .. } => self.elapsed(now_ms) + wanted <= amount,
                 rule => {
                     let ((used, _), (before, _), left, of) = self.in_sight(rule, now_ms);
                     before * left + (used + wanted) * of <= amount * of
@@ -95,6 +100,7 @@ impl NaiveCounter {
                 (used - held, held)
             }
             Rule::PerRequest => (0, 0),
+            Rule::Elapsed { .. } => (self.elapsed(now_ms), 0),
             Rule::Concurrent => (0, held),
             _ => {
                 let weighed = |count: i128| ceil(count / MILLION * left, of) * MILLION;
@@ -108,7 +114,7 @@ impl NaiveCounter {
     pub(super) fn can_extend(&self, rule: Rule, slot: u64, now_ms: u64) -> bool {
         match rule {
             Rule::Calendar(_) => self.slot(rule, now_ms) == slot,
-            Rule::Idle { .. } => now_ms < self.until_ms && self.latest == slot,
+            Rule::Idle { .. } | Rule::Elapsed { .. } => now_ms < self.until_ms && self.latest == slot,
             _ => true,
         }
     }
@@ -116,8 +122,9 @@ impl NaiveCounter {
     pub(super) fn book(&mut self, limit: &Limit, charge: u64, now_ms: u64) -> Booking {
         let slot = self.slot(limit.rule, now_ms);
         self.latest = slot;
-        if let Rule::Idle { after } = limit.rule {
+        if let Rule::Idle { after } | Rule::Elapsed { after } = limit.rule {
             self.until_ms = self.until_ms.max(now_ms.max(slot) + after.get().max(1));
+            self.uses.push((slot, now_ms.max(slot)));
         }
         *self.used.entry(slot).or_default() += i128::from(charge) * MILLION;
         *self.held.entry(slot).or_default() += i128::from(charge) * MILLION;
@@ -138,7 +145,7 @@ impl NaiveCounter {
                 self.latest = self.latest.max(first);
                 return *self.used.entry(first).or_default() += actual - booked;
             }
-            Rule::Idle { after } => {
+            Rule::Idle { after } | Rule::Elapsed { after } => {
                 if self.latest == first && now_ms < self.until_ms {
                     self.until_ms = self.until_ms.max(now_ms + after.get().max(1));
                 }
@@ -174,13 +181,14 @@ impl NaiveCounter {
         let whole = ceil(actual, MILLION) * MILLION;
         match limit.rule {
             Rule::Concurrent | Rule::PerRequest => {}
-            Rule::Idle { after } => {
+            Rule::Idle { after } | Rule::Elapsed { after } => {
                 let after_ms = after.get().max(1);
                 if at_ms + after_ms <= self.latest {
                     return;
                 }
                 self.latest = self.slot(limit.rule, at_ms);
                 self.until_ms = self.until_ms.max(at_ms + after_ms);
+                self.uses.push((self.latest, at_ms));
                 *self.used.entry(self.latest).or_default() += actual;
             }
             rule => {
@@ -192,6 +200,13 @@ impl NaiveCounter {
                 self.flow(at_ms, if counts { whole / MILLION } else { 0 }, 0);
             }
         }
+    }
+
+    /// How long ago the run began that goes on now, in millionths of a millisecond.
+    fn elapsed(&self, now_ms: u64) -> i128 {
+        let own = self.uses.iter().filter(|(run, _)| *run == self.latest && now_ms < self.until_ms);
+        let first_ms = own.map(|(_, at_ms)| *at_ms).min().unwrap_or(now_ms);
+        i128::from(now_ms.saturating_sub(first_ms)) * MILLION
     }
 
     fn flow(&mut self, now_ms: u64, units: i128, floor: i128) {

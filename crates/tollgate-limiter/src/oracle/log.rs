@@ -43,6 +43,10 @@ impl Log {
                     let began_ms = self.session(after.get().max(1), now_ms);
                     self.sum(|at| began_ms.is_some_and(|began| at >= began)) + wanted <= limit
                 }
+                Rule::Elapsed { after } => {
+                    let began_ms = self.session(after.get().max(1), now_ms).unwrap_or(now_ms);
+                    u128::from(now_ms - began_ms) + wanted <= limit
+                }
                 Rule::Concurrent => self.sum(|_| true) + wanted <= limit,
                 Rule::PerRequest => wanted <= limit,
             }
@@ -78,7 +82,9 @@ impl Log {
             Rule::BucketedWindow { window } => start(part(*latest, window, 60), window, 60),
             Rule::TokenBucket { .. } => *latest,
             Rule::Calendar(period) => period.start(TimestampMs::new(*latest)).get(),
-            Rule::Idle { after } => self.session(after.get().max(1), now.get()).unwrap_or(0),
+            Rule::Idle { after } | Rule::Elapsed { after } => {
+                self.session(after.get().max(1), now.get()).unwrap_or(0)
+            }
             Rule::Concurrent | Rule::PerRequest => 0,
         })
     }

@@ -209,6 +209,13 @@ proptest! {
     }
 
     #[test]
+    fn a_run_decides_as_a_log_does(
+        history in histories(|after| Rule::Elapsed { after }, any_window()),
+    ) {
+        Run::of(&history)?;
+    }
+
+    #[test]
     fn what_is_open_and_what_is_asked_decide_as_a_log_does(
         history in histories(
             |window| if window.get() == 1 { Rule::Concurrent } else { Rule::PerRequest },

@@ -8,9 +8,9 @@ use tollgate_limiter::{
     Rule, TimestampMs, Verdict, oracle::NaiveLedger,
 };
 
-use crate::support::{bucketed, budget, cases, limit, plan, rate, session, token_bucket};
+use crate::support::{bucketed, budget, cases, limit, plan, rate, run, session, token_bucket};
 
-const LIMITS: usize = 8;
+const LIMITS: usize = 9;
 
 #[derive(Clone, Debug)]
 enum Call {
@@ -27,8 +27,8 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
     let actual = prop_oneof![2 => 0_u128..14_000_000, 1 => Just(0), 2 => (0_u128..14).prop_map(|units| units * 1_000_000)];
     let call = prop_oneof![
         6 => (id.clone(), 0_usize..9, attempt).prop_map(|(id, variant, attempt)| Call::Reserve { id, variant, attempt }),
-        3 => (id.clone(), 0_u32..4, prop::array::uniform8(0_u64..6)).prop_map(|(id, step, charges)| Call::Extend { id, step, charges }),
-        4 => (id, prop::array::uniform8(actual)).prop_map(|(id, actuals)| Call::Settle { id, actuals }),
+        3 => (id.clone(), 0_u32..4, prop::array::uniform9(0_u64..6)).prop_map(|(id, step, charges)| Call::Extend { id, step, charges }),
+        4 => (id, prop::array::uniform9(actual)).prop_map(|(id, actuals)| Call::Settle { id, actuals }),
         4 => prop_oneof![0_u64..900, 0_u64..40_000].prop_map(|ms| Call::Wait { ms }),
         1 => (0_u64..50_000).prop_map(|ms| Call::SetBack { ms }),
     ];
@@ -45,6 +45,7 @@ fn limits() -> [Arc<Limit>; LIMITS] {
         token_bucket("bucket", 60_000, 40),
         session("session", 20_000, 60),
         limit("open", Rule::Concurrent, 60),
+        run("run", 20_000, 45_000),
     ]
 }
 

@@ -8,6 +8,7 @@
 mod boundaries;
 mod bucketed;
 mod budget;
+mod elapsed;
 mod histories;
 mod holds;
 mod idle;

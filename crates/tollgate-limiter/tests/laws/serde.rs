@@ -23,6 +23,7 @@ fn rules_are_written_by_name() {
     same(&Rule::TokenBucket { window: minute }, json!({ "token_bucket": { "window": 60_000 } }));
     same(&Rule::Calendar(Period::Month), json!({ "calendar": "month" }));
     same(&Rule::Idle { after: minute }, json!({ "idle": { "after": 60_000 } }));
+    same(&Rule::Elapsed { after: minute }, json!({ "elapsed": { "after": 60_000 } }));
     same(&Rule::Concurrent, json!("concurrent"));
     same(&Rule::PerRequest, json!("per_request"));
 }

@@ -47,6 +47,10 @@ pub(crate) fn session(name: &str, after_ms: u64, amount: u64) -> Arc<Limit> {
     limit(name, Rule::Idle { after: DurationMs::new(after_ms) }, amount)
 }
 
+pub(crate) fn run(name: &str, after_ms: u64, amount_ms: u64) -> Arc<Limit> {
+    limit(name, Rule::Elapsed { after: DurationMs::new(after_ms) }, amount_ms)
+}
+
 pub(crate) fn budget(name: &str, period: Period, amount: u64) -> Arc<Limit> {
     limit(name, Rule::Calendar(period), amount)
 }

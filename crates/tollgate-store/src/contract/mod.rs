@@ -89,6 +89,7 @@ macro_rules! contract_list {
             rules::a_request_is_as_large_as_all_its_charges
             rules::c02_a_session_is_forgotten_after_its_last_use
             rules::a_settle_never_touches_a_later_session
+            rules::a_run_ends_so_long_after_its_first_use
             rules::never_binds_before_a_wait_and_a_wait_before_what_is_open
             time::three_a_second_at_limit_50_admit_50_49_49_49
             time::the_announced_wait_is_exact

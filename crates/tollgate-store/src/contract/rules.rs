@@ -158,6 +158,23 @@ pub(super) fn a_settle_never_touches_a_later_session(harness: &dyn Harness) {
     assert_eq!(desk.stands(&cap), (3, 0));
 }
 
+pub(super) fn a_run_ends_so_long_after_its_first_use(harness: &dyn Harness) {
+    let desk = Desk::on_monday(harness);
+    let run = limit("acme", "run/1", Rule::Elapsed { after: MINUTE }, 90_000);
+    let held = desk.reserve(&plan(&[(&run, 1)])).unwrap();
+    desk.advance(45_000);
+    assert!(desk.admits(&run, 1));
+    assert_eq!(desk.stands(&run), (45_000, 0));
+    desk.advance(44_999);
+    assert_eq!(desk.settle(&held, &[1]), Settled::Applied);
+    assert!(desk.admits(&run, 1));
+    desk.advance(1);
+    assert_eq!(desk.outcome(&run, 1), wait(MINUTE_MS - 1));
+    desk.advance(MINUTE_MS - 1);
+    assert!(desk.admits(&run, 1));
+    assert_eq!(desk.stands(&run), (0, 0));
+}
+
 pub(super) fn never_binds_before_a_wait_and_a_wait_before_what_is_open(harness: &dyn Harness) {
     let desk = Desk::on_monday(harness);
     let open = limit("acme", "open", Rule::Concurrent, 1);

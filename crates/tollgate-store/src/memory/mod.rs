@@ -53,7 +53,7 @@ impl MemoryStore {
     }
 
     /// Charges what was spent at `at`, before this process began, where it still counts: to the
-    /// calendar period of `at` if that is the current one, to a session if it is not forgotten.
+    /// calendar period of `at` if that is the current one, to a session or run if it is not forgotten.
     /// Counters of other rules begin anew: nothing happens to them.
     ///
     /// The uses of a session come in the order of time, old ones too: whether it lasted shows only
@@ -62,7 +62,7 @@ impl MemoryStore {
         let now = self.clock.now();
         let at = match limit.rule {
             Rule::Calendar(period) if period.index(at) == period.index(now) => at,
-            Rule::Idle { .. } => at.min(now),
+            Rule::Idle { .. } | Rule::Elapsed { .. } => at.min(now),
             _ => return,
         };
         let mut counters = self.counters.lock([limit].into_iter());
