@@ -94,12 +94,12 @@ impl Transitions for Elapsed {
     fn settle(
         &mut self,
         _limit: Amount,
-        latest_first: impl Iterator<Item = Booking> + Clone,
+        mut latest_first: impl Iterator<Item = Booking> + Clone,
         _actual: ExactAmount,
         now: TimestampMs,
     ) {
         let is_own = |Booking { slot, .. }| slot == Slot(self.began.get());
-        if now < self.until && latest_first.clone().next().is_some_and(is_own) {
+        if now < self.until && latest_first.next().is_some_and(is_own) {
             self.touch(now);
         }
     }
