@@ -103,7 +103,7 @@ impl Gateway {
         .expect("the mock starts");
         let directory =
             options.directory.clone().unwrap_or_else(|| Arc::new(tempfile::tempdir().expect("a directory")));
-        let setup = setup(&options, &mock.base_url(), directory.path());
+        let mut setup = setup(&options, &mock.base_url(), directory.path());
         let (clock, clocked): (Arc<dyn Clock>, Clocked) = if options.system_clock {
             (Arc::new(SystemClock::new()), Clocked::System)
         } else {

@@ -129,3 +129,36 @@ async fn readiness_tells_of_the_drain_and_health_goes_on() {
     drop(connection);
     stopped.await.expect("no panic");
 }
+
+#[tokio::test]
+async fn a_call_that_cannot_be_written_down_is_sent_only_where_no_hard_budget_applies() {
+    let directory = tempfile::tempdir().expect("a directory");
+    std::os::unix::fs::symlink("/dev/full", directory.path().join("usage.jsonl.open")).expect("a link");
+    let soft = TENANT
+        .replace("\"t\"", "\"s\"")
+        .replace("\"key_of_t\"", "\"key_of_s\"")
+        .replace("id = \"k\"", "id = \"l\"");
+    let soft = soft.replace("limit_usd = 0.0009\n", "limit_usd = 0.0009\nmode = \"soft\"\n");
+    let gateway = Gateway::start(GatewayOptions {
+        config: format!("{TENANT}{soft}"),
+        prices: Some(UNIT_PRICES.to_owned()),
+        directory: Some(Arc::new(directory)),
+        ..GatewayOptions::default()
+    });
+    let client = Client::new(gateway.address());
+    let refused = client.post("/v1/messages", "key_of_t", &body(false), &[]).await;
+    let refused_with = (refused.status, refused.header("x-tollgate-reason"), refused.header("retry-after"));
+    assert_eq!(refused_with, (503, "store_unavailable", "5"));
+    assert_eq!(gateway.mock.counts().requests, 0, "nothing was sent");
+    let counter = gateway.counter("t", "micro_usd", "total", 900).await;
+    assert_eq!((counter.spent.units(), counter.held.get()), (0, 0), "nothing is charged");
+    let admin = Client::new(gateway.admin_address());
+    assert_eq!(admin.get("/readyz", &[]).await.json()["usage"], "failing");
+    assert!(admin.get("/metrics", &[]).await.text().contains("tollgate_journal_failures_total 1\n"));
+
+    let headers = ["x-mock-input-tokens: 27", "x-mock-output-tokens: 200"];
+    assert_eq!(client.post("/v1/messages", "key_of_s", &body(false), &headers).await.status, 200);
+    let counter = gateway.counter("s", "micro_usd", "total", 900).await;
+    assert_eq!(counter.spent.units(), 227);
+    assert_eq!(gateway.usage_events().len(), 1);
+}

@@ -24,9 +24,9 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<(), Failure> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let signals = EarlySignals::new().map_err(Failure::refused)?;
     let (loaded, mut watch) = load::watched(&args.config);
-    let setup = set_up(loaded?, &*clock);
+    let mut setup = set_up(loaded?, &*clock);
     let store = Arc::new(MemoryStore::new(clock.clone()));
-    restore(&setup, &store)?;
+    restore(&mut setup, &store)?;
     let mut signals = Signals::new(signals).map_err(Failure::refused)?;
     let proxy = setup.start(store, clock.clone(), workers()).map_err(Failure::refused)?;
     tracing::info!(listen = %proxy.address(), admin = %proxy.admin_address(), "serving");
@@ -70,7 +70,7 @@ fn rejected(problem: &str) {
     tracing::error!(problem, "configuration not reloaded: the running one is kept");
 }
 
-fn restore(setup: &Setup, store: &MemoryStore) -> Result<(), Failure> {
+fn restore(setup: &mut Setup, store: &MemoryStore) -> Result<(), Failure> {
     let bar = bytes_bar("reading usage");
     let summary = setup
         .restore(store, |done, total| {
@@ -84,6 +84,7 @@ fn restore(setup: &Setup, store: &MemoryStore) -> Result<(), Failure> {
         duplicates = summary.duplicates,
         skipped_lines = summary.skipped_lines,
         torn_tail = summary.torn_tail,
+        recovered = summary.recovered,
         "spend restored from the usage file"
     );
     Ok(())

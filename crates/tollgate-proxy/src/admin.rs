@@ -93,7 +93,7 @@ fn ready(shared: &Shared) -> Response<Full<Bytes>> {
 
 fn metrics(app: &App) -> Response<Full<Bytes>> {
     let mut text = app.metrics.encode();
-    let dropped = app.usage.dropped();
+    let (dropped, not_held) = (app.usage.dropped(), app.usage.not_held());
     // The registry's text ends with an end mark that nothing may follow.
     let end = text.rfind("# EOF").unwrap_or(text.len());
     text.insert_str(
@@ -101,7 +101,10 @@ fn metrics(app: &App) -> Response<Full<Bytes>> {
         &format!(
             "# HELP tollgate_usage_events_dropped Usage events lost because the file could not be written.\n\
              # TYPE tollgate_usage_events_dropped counter\n\
-             tollgate_usage_events_dropped_total {dropped}\n"
+             tollgate_usage_events_dropped_total {dropped}\n\
+             # HELP tollgate_journal_failures Open calls that could not be written down.\n\
+             # TYPE tollgate_journal_failures counter\n\
+             tollgate_journal_failures_total {not_held}\n"
         ),
     );
     let mut response = Response::new(Full::new(Bytes::from(text)));

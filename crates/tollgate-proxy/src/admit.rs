@@ -60,7 +60,13 @@ pub(crate) async fn admit(app: &Arc<App>, candidate: Candidate<'_>) -> Decision 
     app.metrics.decision.observe(app.clock.elapsed().saturating_sub(before).as_secs_f64());
     match verdict {
         Ok(Verdict::Admitted(admission)) => {
-            call.admitted(admission.at);
+            if let Err(error) = call.admitted(admission.at) {
+                tracing::debug!(request_id = %candidate.request_id, %error, "admitted, and given up");
+                let message = "This call cannot be written down at the moment, and its budget must not forget \
+                               it. Try again in a few seconds.";
+                let refused = Refused::unavailable("store_unavailable", message);
+                return Decision { outcome: Err(refused), standing: admission.tightest };
+            }
             for index in admission.over_soft.iter() {
                 warn_over_soft(app, &candidate, limits.get(index));
             }

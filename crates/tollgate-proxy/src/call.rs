@@ -11,7 +11,7 @@ use std::{
 use tollgate_limiter::{DurationMs, ExactAmount, ReservationId, TimestampMs, Tokens};
 use tollgate_providers::{Metered, Reported, StreamEnd};
 use tollgate_store::{Held, Settled};
-use tollgate_usage::{Attributes, Event, Outcome, Session, UsageEvent};
+use tollgate_usage::{Attributes, Event, Hold, Outcome, Session, UsageError, UsageEvent};
 
 use crate::{
     app::App,
@@ -51,11 +51,16 @@ pub(crate) struct Admitted {
 pub(crate) struct Call {
     app: Arc<App>,
     admitted: Option<Box<Admitted>>,
+    /// What brings the call back should this process be killed.
+    hold: Option<Hold>,
     stage: Stage,
     status: u16,
     stream: bool,
     first_byte: Option<Duration>,
 }
+
+/// Marks the event of a call that was open when its process was killed.
+const RECOVERED: &str = "recovered";
 
 /// How far a call has come.
 #[derive(Debug)]
@@ -74,6 +79,7 @@ impl Call {
         Self {
             app,
             admitted: Some(Box::new(admitted)),
+            hold: None,
             stage: Stage::Asking,
             status: 0,
             stream: false,
@@ -85,13 +91,35 @@ impl Call {
         &self.app
     }
 
-    /// The store has admitted the call, with its charges booked at `at`.
-    pub(crate) fn admitted(&mut self, at: TimestampMs) {
-        self.stage = Stage::Held;
-        self.app.metrics.open.inc();
+    /// The store has admitted the call, with its charges booked at `at`. It is written down before any of
+    /// it can be sent.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written down, and a hard budget must not forget it: it may not be sent.
+    pub(crate) fn admitted(&mut self, at: TimestampMs) -> Result<(), UsageError> {
         if let Some(admitted) = &mut self.admitted {
             admitted.held.at = at;
             admitted.at = at;
+        }
+        self.hold = self.written_down()?;
+        self.stage = Stage::Held;
+        self.app.metrics.open.inc();
+        Ok(())
+    }
+
+    /// The slot of a call that costs something: until it is settled it comes back as one that broke off.
+    fn written_down(&self) -> Result<Option<Hold>, UsageError> {
+        let Some(admitted) = self.admitted.as_deref().filter(|admitted| admitted.quote.billed) else {
+            return Ok(None);
+        };
+        let bill = settle::bill(&End::NoAnswer, &admitted.quote, &self.app.policy.prices, admitted.at);
+        let mut event = self.event(admitted, bill, Outcome::UpstreamBroken);
+        event.flags.push(RECOVERED);
+        match self.app.usage.hold(&event) {
+            Ok(hold) => Ok(Some(hold)),
+            Err(error) if admitted.limits.iter().any(AppliedLimit::is_hard_budget) => Err(error),
+            Err(_logged) => Ok(None),
         }
     }
 
@@ -149,10 +177,14 @@ impl Call {
         let actuals = bill.actuals(&admitted.limits, &admitted.quote, policy, at);
         settle_in_store(&self.app, &admitted.held, actuals, Settled::Applied);
         unplanned::charge(&self.app, &admitted, &bill);
-        self.app.usage.record(&Event::Usage(self.event(*admitted, bill, outcome)));
+        let event = self.event(&admitted, bill, outcome);
+        match self.hold.take() {
+            Some(hold) => self.app.usage.settle(hold, &event),
+            None => self.app.usage.record(&Event::Usage(event)),
+        }
     }
 
-    fn event(&self, admitted: Admitted, bill: Bill, outcome: Outcome) -> UsageEvent {
+    fn event(&self, admitted: &Admitted, bill: Bill, outcome: Outcome) -> UsageEvent {
         let since_arrival = |moment: Duration| span(moment.saturating_sub(admitted.arrived));
         let caller_attributes =
             attributes::chosen(&admitted.key, &admitted.attributes).map(|(scope, _)| scope.name()).collect();
@@ -161,13 +193,13 @@ impl Call {
             request_id: admitted.request_id.to_string().into(),
             tenant: admitted.key.tenant.clone(),
             key: admitted.key.key.clone(),
-            attributes: admitted.attributes,
+            attributes: admitted.attributes.clone(),
             caller_attributes,
-            session: admitted.session,
-            provider: admitted.provider,
+            session: admitted.session.clone(),
+            provider: admitted.provider.clone(),
             requested_model: (bill.model != admitted.quote.model).then(|| admitted.quote.model.clone()),
             model: bill.model,
-            path: admitted.path,
+            path: admitted.path.clone(),
             stream: self.stream || admitted.stream,
             status: self.status,
             outcome,

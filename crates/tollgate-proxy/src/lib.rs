@@ -60,7 +60,7 @@ use tollgate_config::{Config, KeyHash, Unpriced};
 use tollgate_limiter::TimestampMs;
 use tollgate_pricing::PriceTable;
 use tollgate_store::{Clock, MemoryStore, Store};
-use tollgate_usage::{ReplaySummary, UsageError, Writer, WriterOptions};
+use tollgate_usage::{Journal, ReplaySummary, UsageError, Writer, WriterOptions};
 
 use crate::{
     app::{App, Parts},
@@ -83,13 +83,15 @@ pub use simulation::{Dial, InMemoryProxy};
 pub struct Setup {
     config: Config,
     policy: Policy,
+    /// Open once it is restored.
+    journal: Option<Journal>,
 }
 
 impl Setup {
     /// Compiles `config` with the price table it names.
     pub fn new(config: Config, prices: Arc<PriceTable>) -> Self {
         let policy = Policy::new(&config, prices);
-        Self { config, policy }
+        Self { config, policy, journal: None }
     }
 
     /// What the configuration says and probably does not mean, as far as only prices tell: models that
@@ -119,20 +121,24 @@ impl Setup {
         explain::explain(&self.policy, question, at)
     }
 
-    /// Reads the usage file and brings what was spent in the current periods back into `store`.
+    /// Reads the usage file and brings what was spent in the current periods back into `store`, calls that
+    /// were open when an earlier process was killed among it. From now on no other process can use the file.
     ///
     /// `progress` is called with the bytes read and the bytes there are. A file that does not exist
     /// is an empty one.
     ///
     /// # Errors
     ///
-    /// The file exists and cannot be read.
+    /// The file exists and cannot be read, or another process uses it.
     pub fn restore(
-        &self,
+        &mut self,
         store: &MemoryStore,
         progress: impl FnMut(u64, u64),
     ) -> Result<ReplaySummary, UsageError> {
-        restore::restore(&self.config.usage.file, &self.policy, store, progress)
+        let mut journal = Journal::open(&self.config.usage.file)?;
+        let summary = restore::restore(&mut journal, &self.policy, store, progress)?;
+        self.journal = Some(journal);
+        Ok(summary)
     }
 
     /// Opens both listeners and starts `workers` threads.
@@ -167,12 +173,16 @@ impl Setup {
         writer: WriterOptions,
         workers: usize,
     ) -> Result<Shared, StartError> {
-        let Self { config, policy } = self;
+        let Self { config, policy, journal } = self;
+        let usage = match journal {
+            Some(journal) => Writer::resume(journal, writer)?,
+            None => Writer::open(&config.usage.file, writer)?,
+        };
         let parts = Parts {
             network,
             store,
             clock,
-            usage: Arc::new(Writer::open(&config.usage.file, writer)?),
+            usage: Arc::new(usage),
             metrics: Arc::new(Metrics::new()),
             max_body_bytes: config.server.max_body_bytes,
             large_bodies: body::large_bodies(),

@@ -47,7 +47,7 @@ impl Proxy {
         self.shared.reload.set_problem(Some(problem.to_owned()));
     }
 
-    fn try_reload(&self, Setup { config, policy }: Setup) -> Result<(), ReloadError> {
+    fn try_reload(&self, Setup { config, policy, .. }: Setup) -> Result<(), ReloadError> {
         self.shared.reload.check(&config)?;
         let next = self.shared.app.load().succeeded_by(&config, policy)?;
         self.shared.app.store(next.into());

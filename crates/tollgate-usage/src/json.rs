@@ -17,6 +17,13 @@ impl Event {
     }
 }
 
+impl UsageEvent {
+    /// Appends the event as [`Event::write_json`] does.
+    pub(crate) fn write_json(&self, out: &mut Vec<u8>) {
+        usage(out, self);
+    }
+}
+
 fn usage(out: &mut Vec<u8>, event: &UsageEvent) {
     let mut object = Object::open(out);
     object.number("v", VERSION);

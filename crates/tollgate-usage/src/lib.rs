@@ -1,4 +1,4 @@
-//! Usage events: type, batched writer, reader, report.
+//! Usage events: type, batched writer, reader, report, and the journal of calls that are open.
 //!
 //! One JSON object a line, appended to one file. An event never holds a prompt, an answer or a
 //! credential: there is no field that could. This crate knows neither HTTP nor prices; times and
@@ -7,6 +7,7 @@
 
 mod error;
 mod event;
+mod journal;
 mod json;
 mod reader;
 mod report;
@@ -18,6 +19,7 @@ pub use event::{
     Attributes, Event, Flags, ModelUse, Outcome, RefusalEvent, RefusingLimit, Session, TokenCounts,
     UsageEvent,
 };
+pub use journal::{Hold, Journal};
 pub use reader::{Past, ReplaySummary, Replayed, ReplayedRefusal, replay, replay_all};
 pub use report::{Dimension, GROUPS_MAX, Report, ReportOptions, Row, Totals, UnknownDimension, parse_moment};
 pub use writer::{Writer, WriterOptions};

@@ -140,6 +140,9 @@ pub struct ReplaySummary {
     pub skipped_lines: u64,
     /// Whether the last line was torn.
     pub torn_tail: bool,
+    /// Calls that an earlier process left in its journal: they are usage events from now on. Not counted
+    /// among `events`.
+    pub recovered: u64,
 }
 
 /// Calls `each` with every usage event of the file at `path`, in the file's order, each request id
@@ -188,6 +191,25 @@ pub fn replay_all<P: AsRef<Path>>(
 fn size(path: &Path) -> Result<u64, UsageError> {
     let found = path.metadata().map_err(|source| UsageError::new(path, "open for reading", source))?;
     Ok(found.len())
+}
+
+/// Calls `each` with the usage events of `lines`, which are to be found in the file at `path`.
+pub(crate) fn replay_text(path: &Path, lines: &[u8], mut each: impl FnMut(&Replayed<'_>)) {
+    let each = |past: Past<'_>| {
+        if let Past::Usage(event) = past {
+            each(event);
+        }
+    };
+    let mut replay = Replay::new(each, false);
+    for (content, number) in lines.split(|byte| *byte == b'\n').map(Content::Text).zip(1..) {
+        replay.take(path, &Line { content, number, ended: true });
+    }
+}
+
+/// The request id of the usage event that is `line`; `None`: it is no usage event.
+pub(crate) fn request_id(line: &[u8]) -> Option<String> {
+    let event: RawEvent<'_> = serde_json::from_slice(line).ok()?;
+    (event.kind == "usage").then(|| event.request_id.into_owned())
 }
 
 /// One run over files.

@@ -1,4 +1,4 @@
-//! Appends events to a file from a thread of its own.
+//! Appends events to a file from a thread of its own, and keeps open calls in a journal meanwhile.
 //!
 //! A response hands its event over and goes on: it never waits for the disk. Lines are written
 //! whole and in order. What waits is bounded; beyond the bound events are dropped, counted and
@@ -15,16 +15,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::UsageError;
-use crate::event::Event;
+use crate::event::{Event, UsageEvent};
+use crate::journal::half::{HEADER_BYTES, LINE_BYTES_MAX};
+use crate::journal::{Hold, Journal};
 use file::Append;
 use queue::Queue;
+
+pub(crate) use file::open as append_only;
 
 /// How the writer batches and what it bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct WriterOptions {
     /// The most events that wait for the disk.
     pub waiting_max: usize,
-    /// How long the first event of a batch waits for others: what `kill -9` can lose.
+    /// How long the first event of a batch waits for others. `kill -9` loses refusals of that time; calls
+    /// are in the journal.
     pub batch_interval: Duration,
     /// How long the writer waits between two attempts after an error.
     pub retry_interval: Duration,
@@ -46,33 +51,78 @@ impl Default for WriterOptions {
 thread_local! {
     /// Where a thread forms its lines: as long as the longest event it has met.
     static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+
+    /// Where a thread forms what it puts into a slot.
+    static HALF: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The writing end of a usage file.
 #[derive(Debug)]
 pub struct Writer {
     queue: Arc<Queue>,
+    journal: Arc<Journal>,
     path: PathBuf,
     flush_timeout: Duration,
 }
 
 impl Writer {
-    /// Opens `path` for appending, creates it if it is not there, and starts the thread.
+    /// Opens `path` for appending, creates it if it is not there, and starts the thread. What an earlier
+    /// process left in the journal is appended first.
+    ///
+    /// # Errors
+    /// A file cannot be opened or another process has it, or the thread cannot be started.
+    pub fn open(path: &Path, options: WriterOptions) -> Result<Self, UsageError> {
+        Self::resume(Journal::open(path)?, options)
+    }
+
+    /// The same for a journal that is open already, and may be restored.
     ///
     /// A file that ends within a line gets a line break first, so that what comes next is not lost
     /// with what was torn.
     ///
     /// # Errors
-    /// The file cannot be opened, or the thread cannot be started.
-    pub fn open(path: &Path, options: WriterOptions) -> Result<Self, UsageError> {
-        Self::start(file::open(path)?, path, options)
+    /// A file cannot be opened, or the thread cannot be started.
+    pub fn resume(mut journal: Journal, options: WriterOptions) -> Result<Self, UsageError> {
+        let target = file::open(journal.usage_file())?;
+        if !journal.is_restored() {
+            journal.restore(|_, _| (), |_| ())?;
+        }
+        Self::start(target, journal, options)
     }
 
-    fn start(target: impl Append, path: &Path, options: WriterOptions) -> Result<Self, UsageError> {
-        let queue = Arc::new(Queue::new(options.waiting_max));
-        thread::spawn(target, Arc::clone(&queue), options)
-            .map_err(|source| UsageError::new(path, "start the writer's thread", source))?;
-        Ok(Self { queue, path: path.to_owned(), flush_timeout: options.flush_timeout })
+    fn start(target: impl Append, journal: Journal, options: WriterOptions) -> Result<Self, UsageError> {
+        let (queue, journal) = (Arc::new(Queue::new(options.waiting_max)), Arc::new(journal));
+        let path = journal.usage_file().to_owned();
+        thread::spawn(target, Arc::clone(&journal), Arc::clone(&queue), options)
+            .map_err(|source| UsageError::new(&path, "start the writer's thread", source))?;
+        Ok(Self { queue, journal, path, flush_timeout: options.flush_timeout })
+    }
+
+    /// Writes down a call that is admitted and about to be sent. `event` is what it comes back as should
+    /// the process die before it is settled. Writes to the system's memory of the file: some microseconds.
+    ///
+    /// # Errors
+    /// It could not be written down: it would be forgotten.
+    pub fn hold(&self, event: &UsageEvent) -> Result<Hold, UsageError> {
+        in_half(event, |half| self.journal.hold(half))
+    }
+
+    /// Writes down what the call comes back as from now on: it has reserved more.
+    ///
+    /// # Errors
+    /// It could not be written down: it comes back as it was before.
+    pub fn extend(&self, hold: &mut Hold, event: &UsageEvent) -> Result<(), UsageError> {
+        in_half(event, |half| self.journal.renew(hold, half))
+    }
+
+    /// Hands the event of a call over like [`Writer::record`], and has it survive from now on. Its slot is
+    /// given back when the event is in the file.
+    pub fn settle(&self, mut hold: Hold, event: &UsageEvent) {
+        in_half(event, |half| {
+            // What it came back as before it still does; the journal has logged and counted the error.
+            let _ = self.journal.renew(&mut hold, half);
+            self.queue.push(half.get(HEADER_BYTES..).unwrap_or_default(), Some(hold));
+        });
     }
 
     /// Hands an event over. Never blocks on the disk; drops and counts the event when too many wait
@@ -82,7 +132,7 @@ impl Writer {
             line.clear();
             event.write_json(line);
             line.push(b'\n');
-            self.queue.push(line);
+            self.queue.push(line, None);
         });
     }
 
@@ -91,9 +141,14 @@ impl Writer {
         self.queue.dropped()
     }
 
-    /// Whether the last attempt to write succeeded and nothing is being dropped.
+    /// Calls that could not be written down in the journal since the start.
+    pub fn not_held(&self) -> u64 {
+        self.journal.failures()
+    }
+
+    /// Whether the last attempts to write succeeded and nothing is being dropped.
     pub fn healthy(&self) -> bool {
-        self.queue.healthy()
+        self.queue.healthy() && self.journal.healthy()
     }
 
     /// Waits until everything recorded so far is in the file. Blocks: not for async code.
@@ -126,6 +181,23 @@ impl Drop for Writer {
             tracing::error!(%error, "usage events lost");
         }
     }
+}
+
+/// Forms the line of `event` behind room for the header of a slot's half.
+fn in_half<T>(event: &UsageEvent, then: impl FnOnce(&mut [u8]) -> T) -> T {
+    HALF.with_borrow_mut(|half| {
+        half.clear();
+        half.resize(HEADER_BYTES, 0);
+        event.write_json(half);
+        half.push(b'\n');
+        if half.len() > HEADER_BYTES + LINE_BYTES_MAX && !event.others.is_empty() {
+            // The only part without a bound. The cost has them in it.
+            half.truncate(HEADER_BYTES);
+            UsageEvent { others: Vec::new(), ..event.clone() }.write_json(half);
+            half.push(b'\n');
+        }
+        then(half)
+    })
 }
 
 #[cfg(test)]

@@ -63,6 +63,12 @@ impl AppliedLimit {
         if self.is_open { "*" } else { &self.id }
     }
 
+    /// Whether it refuses, and counts what it must not forget: a period's or a session's use.
+    pub(crate) fn is_hard_budget(&self) -> bool {
+        let is_kept = matches!(self.limit.rule, Rule::Calendar(_) | Rule::Idle { .. });
+        is_kept && self.limit.enforcement == Enforcement::Hard
+    }
+
     /// Whether the use of a model counts: `name` as the call has it, `id` as the price table has it.
     pub(crate) fn counts(&self, name: &str, id: &str) -> bool {
         let is_it = self.rule.scope != Scope::Model

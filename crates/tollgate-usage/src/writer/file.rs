@@ -30,7 +30,7 @@ impl Append for File {
 }
 
 /// Opens or creates the file at `path` for appending, and ends a torn last line.
-pub(super) fn open(path: &Path) -> Result<File, UsageError> {
+pub(crate) fn open(path: &Path) -> Result<File, UsageError> {
     let open = OpenOptions::new().read(true).append(true).create(true).open(path);
     let mut file = open.map_err(|source| UsageError::new(path, "open for appending", source))?;
     if ends_within_line(&mut file).map_err(|source| UsageError::new(path, "read the end", source))? {

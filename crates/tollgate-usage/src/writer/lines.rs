@@ -1,19 +1,29 @@
 //! Lines in one piece of memory, with where each ends.
 
+use crate::journal::Hold;
+
 /// Whole lines, line breaks included.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     bytes: Vec<u8>,
     ends: Vec<usize>,
+    /// The slots of calls that the lines are of.
+    holds: Vec<Hold>,
 }
 
 /// The most memory that is kept for the next lines.
 const SPARE_BYTES_MAX: usize = 1 << 20;
 
 impl Lines {
-    pub(super) fn push(&mut self, line: &[u8]) {
+    pub(super) fn push(&mut self, line: &[u8], hold: Option<Hold>) {
         self.bytes.extend_from_slice(line);
         self.ends.push(self.bytes.len());
+        self.holds.extend(hold);
+    }
+
+    /// The slots, to be given back once all lines are in the file.
+    pub(super) fn take_holds(&mut self) -> impl Iterator<Item = Hold> + '_ {
+        self.holds.drain(..)
     }
 
     pub(super) const fn len(&self) -> usize {
@@ -37,6 +47,7 @@ impl Lines {
     pub(super) fn into_spare(mut self) -> Self {
         self.bytes.clear();
         self.ends.clear();
+        self.holds.clear();
         if self.bytes.capacity() > SPARE_BYTES_MAX { Self::default() } else { self }
     }
 }

@@ -9,6 +9,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::lines::Lines;
+use crate::journal::Hold;
 
 /// A bounded list of events and the state of the thread that empties it.
 #[derive(Debug)]
@@ -77,8 +78,9 @@ impl Queue {
         }
     }
 
-    /// Takes an event's line in, or drops and counts it.
-    pub(super) fn push(&self, line: &[u8]) {
+    /// Takes an event's line in, or drops and counts it. With it goes the slot of its call: a line that
+    /// is dropped stays there.
+    pub(super) fn push(&self, line: &[u8], hold: Option<Hold>) {
         let mut state = self.lock();
         if state.closing || state.lines.len().saturating_add(state.taken) >= self.waiting_max {
             let first = !state.dropping && !state.closing;
@@ -90,7 +92,7 @@ impl Queue {
             }
             return;
         }
-        state.lines.push(line);
+        state.lines.push(line, hold);
         state.recorded = state.recorded.saturating_add(1);
         let waiting = state.lines.len();
         drop(state);

@@ -7,18 +7,25 @@ use super::WriterOptions;
 use super::file::Append;
 use super::lines::Lines;
 use super::queue::Queue;
+use crate::journal::Journal;
 
 /// The most bytes of one call to the system.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// Starts the thread. It ends when `queue` is closed.
-pub(super) fn spawn(target: impl Append, queue: Arc<Queue>, options: WriterOptions) -> io::Result<()> {
-    let body = move || Thread { target, queue, options }.run();
+pub(super) fn spawn(
+    target: impl Append,
+    journal: Arc<Journal>,
+    queue: Arc<Queue>,
+    options: WriterOptions,
+) -> io::Result<()> {
+    let body = move || Thread { target, journal, queue, options }.run();
     std::thread::Builder::new().name("usage-writer".to_owned()).spawn(body).map(drop)
 }
 
 struct Thread<A> {
     target: A,
+    journal: Arc<Journal>,
     queue: Arc<Queue>,
     options: WriterOptions,
 }
@@ -27,15 +34,26 @@ impl<A: Append> Thread<A> {
     fn run(&mut self) {
         let mut spare = Lines::default();
         loop {
-            let work = self.queue.take(self.options.batch_interval, spare);
+            let mut work = self.queue.take(self.options.batch_interval, spare);
             if let Err((error, lost)) = self.write(&work.lines) {
+                self.leave(self.journal.release());
                 return self.queue.finish(lost, Err(error));
             }
+            work.lines.take_holds().for_each(|hold| self.journal.free(hold));
             self.queue.written();
             if work.last {
-                return self.queue.finish(0, self.target.sync());
+                let synced = self.target.sync();
+                self.leave(if synced.is_ok() { self.journal.close() } else { self.journal.release() });
+                return self.queue.finish(0, synced);
             }
             spare = work.lines.into_spare();
+        }
+    }
+
+    /// The journal's end. What it still holds is in the usage file, or comes back at the next start.
+    fn leave(&self, result: io::Result<()>) {
+        if let Err(error) = result {
+            tracing::error!(%error, "the journal of open calls cannot be closed");
         }
     }
 

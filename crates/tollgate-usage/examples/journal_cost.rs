@@ -1,0 +1,103 @@
+//! What the journal costs: CPU time of a call that is held and settled, beside one that is recorded only.
+//!
+//!     cargo run --release -p tollgate-usage --example journal_cost -- DIRECTORY
+//!
+//! The time is this process's own, user and system, of all its threads (Linux only).
+#![allow(clippy::unwrap_used, reason = "in a measurement, a broken assumption ends it")]
+
+use std::sync::Arc;
+
+use tollgate_limiter::{DurationMs, ExactAmount, MicroUsd, TimestampMs, Tokens};
+use tollgate_usage::{Event, Outcome, TokenCounts, UsageEvent, Writer, WriterOptions};
+
+const CALLS: u64 = 100_000;
+/// Calls that are open at a time.
+const OPEN: usize = 64;
+/// `/proc/self/stat` counts in hundredths of a second.
+const TICK_US: u64 = 10_000;
+
+fn main() {
+    let folder = std::env::args().nth(1).unwrap_or_else(|| ".".to_owned());
+    let path = std::path::Path::new(&folder).join("journal_cost.jsonl");
+    for round in 0..3 {
+        let recorded = measure(&path, |writer| {
+            for id in 0..CALLS {
+                writer.record(&Event::Usage(event(id)));
+            }
+        });
+        let held = measure(&path, |writer| {
+            let mut open = std::collections::VecDeque::new();
+            for id in 0..CALLS + OPEN as u64 {
+                if open.len() == OPEN || id >= CALLS {
+                    let (id, hold) = open.pop_front().unwrap();
+                    writer.settle(hold, &event(id));
+                }
+                if id < CALLS {
+                    open.push_back((id, writer.hold(&event(id)).unwrap()));
+                }
+            }
+        });
+        let before = cpu_us();
+        let file = std::fs::File::create(&path).unwrap();
+        let bytes = [7; 640];
+        for call in 0..2 * CALLS {
+            let offset = call % OPEN as u64 * (16 << 10) + call % 2 * (8 << 10);
+            std::os::unix::fs::FileExt::write_all_at(&file, &bytes, offset).unwrap();
+        }
+        let written = (cpu_us() - before) * 1_000 / CALLS;
+        println!("of that two bare writes {written} ns");
+        println!("round {round}: recorded {recorded} ns, held and settled {held} ns a call");
+    }
+}
+
+/// The CPU time of `run` in nanoseconds a call.
+fn measure(path: &std::path::Path, run: impl FnOnce(&Writer)) -> u64 {
+    let _ = std::fs::remove_file(path);
+    let flush_timeout = std::time::Duration::from_secs(600);
+    let options = WriterOptions { waiting_max: usize::MAX >> 1, flush_timeout, ..WriterOptions::default() };
+    let writer = Writer::open(path, options).unwrap();
+    let before = cpu_us();
+    run(&writer);
+    writer.flush().unwrap();
+    let used = cpu_us() - before;
+    drop(writer);
+    std::fs::remove_file(path).unwrap();
+    used * 1_000 / CALLS
+}
+
+fn cpu_us() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    // After the name, which is in brackets: user and system time are the 12th and 13th field.
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    (fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()) * TICK_US
+}
+
+fn event(id: u64) -> UsageEvent {
+    UsageEvent {
+        ts: TimestampMs::new(1_795_946_640_123),
+        request_id: format!("{id:032x}").into(),
+        tenant: "acme".into(),
+        key: "ci".into(),
+        attributes: Arc::new([(Arc::from("team"), Arc::from("ml"))].into()),
+        caller_attributes: Vec::new(),
+        session: None,
+        provider: "anthropic".into(),
+        model: "claude-sonnet-5-5".into(),
+        requested_model: None,
+        path: "/v1/messages".into(),
+        stream: true,
+        status: 200,
+        outcome: Outcome::Complete,
+        tokens: TokenCounts { input: 12, output: 34, ..TokenCounts::default() },
+        usage_estimated: false,
+        service_tier: Some("standard".into()),
+        reserved: MicroUsd::new(41_000),
+        reserved_output: Tokens::new(4_096),
+        cost: ExactAmount::whole(364),
+        estimated_input: Tokens::new(11),
+        duration: DurationMs::new(1_840),
+        ttfb: Some(DurationMs::new(320)),
+        flags: Vec::new(),
+        others: Vec::new(),
+    }
+}
