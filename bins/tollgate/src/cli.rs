@@ -41,6 +41,8 @@ pub(crate) enum Command {
     Price(PriceArgs),
     /// Report what was used and what it cost, from usage files.
     Usage(ReportArgs),
+    /// Show what the limits of a configuration would have done to past calls.
+    Simulate(SimulateArgs),
     /// Run the mock provider alone.
     #[command(hide = true)]
     Mock(MockArgs),
@@ -174,6 +176,23 @@ pub(crate) struct ReportArgs {
     /// Print CSV.
     #[arg(long, conflicts_with = "json")]
     pub(crate) csv: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SimulateArgs {
+    /// The configuration whose limits are tried.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+    /// Usage files, rotated ones among them. A call that is in several counts once.
+    #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
+    pub(crate) file: Vec<PathBuf>,
+    /// Calls before this are taken as they were and count in budgets: RFC 3339, a date in UTC, or a span back
+    /// from now such as `24h` or `7d`.
+    #[arg(long, value_name = "WHEN", value_parser = moment)]
+    pub(crate) since: Option<TimestampMs>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 fn dimension(name: &str) -> Result<Dimension, UnknownDimension> {

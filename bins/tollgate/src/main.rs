@@ -13,6 +13,7 @@ mod price;
 mod progress;
 mod serve;
 mod signals;
+mod simulate;
 mod table;
 mod usage;
 mod watch;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Command::Key { command: KeyCommand::New(args) } => key::new(&args),
         Command::Price(args) => price::run(&args),
         Command::Usage(args) => usage::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
         Command::Mock(args) => mock::run(&args),
     };
     match result {

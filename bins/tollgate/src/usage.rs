@@ -5,7 +5,7 @@ mod tests;
 
 use serde_json::{Map, Value, json};
 use tollgate_limiter::ExactAmount;
-use tollgate_usage::{GROUPS_MAX, Report, ReportOptions, TokenCounts, Totals};
+use tollgate_usage::{GROUPS_MAX, Report, ReportOptions, Totals};
 
 use crate::{
     cli::{Failure, ReportArgs},
@@ -80,15 +80,11 @@ fn numbers_in_words(totals: &Totals, decimals: usize) -> [String; 8] {
         totals.refusals.to_string(),
         tokens.input.to_string(),
         tokens.cache_read.to_string(),
-        cache_write(tokens).to_string(),
+        tokens.cache_write_total().to_string(),
         tokens.output.to_string(),
         usd(totals.cost, decimals),
         format!("{}.{} %", per_mille / 10, per_mille % 10),
     ]
-}
-
-const fn cache_write(tokens: &TokenCounts) -> u64 {
-    tokens.cache_write_5m.saturating_add(tokens.cache_write_1h).saturating_add(tokens.cache_write)
 }
 
 /// The counts of a group, under the names that JSON and CSV have for them.

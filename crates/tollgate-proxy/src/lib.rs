@@ -35,6 +35,7 @@ mod server;
 mod service;
 mod session;
 mod settle;
+mod simulate;
 #[cfg(feature = "simulation")]
 mod simulation;
 mod stall;
@@ -46,6 +47,7 @@ use std::{
     fmt,
     net::{SocketAddr, TcpListener},
     num::NonZeroUsize,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64},
@@ -75,6 +77,9 @@ pub use error::StartError;
 pub use explain::{ExplainedLimit, ExplainedModel, Explanation, Question, Unexplained};
 pub use policy::KeyLimit;
 pub use reload::ReloadError;
+pub use simulate::{
+    SimulateError, SimulateProgress, SimulatedCalls, SimulatedLimit, SimulatedRefusals, Simulation,
+};
 #[cfg(feature = "simulation")]
 pub use simulation::{Dial, InMemoryProxy};
 
@@ -119,6 +124,21 @@ impl Setup {
     /// It would be refused whatever its counters say.
     pub fn explain(&self, question: &Question<'_>, at: TimestampMs) -> Result<Explanation, Unexplained> {
         explain::explain(&self.policy, question, at)
+    }
+
+    /// What would have become of the calls that usage files tell of, under this configuration. Those before
+    /// `since` are taken as they were: what they cost counts in budgets.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be read, or the calls are too many.
+    pub fn simulate<P: AsRef<Path>>(
+        &self,
+        files: &[P],
+        since: Option<TimestampMs>,
+        progress: impl FnMut(SimulateProgress),
+    ) -> Result<Simulation, SimulateError> {
+        simulate::simulate(&self.policy, files, since, progress)
     }
 
     /// Reads the usage file and brings what was spent in the current periods back into `store`, calls that

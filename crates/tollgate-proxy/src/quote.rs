@@ -251,12 +251,18 @@ fn own_output_limit(facts: &RequestFacts) -> Option<u64> {
     facts.output_limit.map(|limit| limit.saturating_mul(facts.choices))
 }
 
-/// Refuses a model without a price where the strictest rule that applies says so.
-fn unpriced(asked: &Asked<'_>, limits: &[AppliedLimit], model: Called<'_>) -> Result<(), Refused> {
+/// What the strictest rule that applies says of calls to a model if it has no price.
+pub(crate) fn unpriced_rule(key: &KeyPolicy, limits: &[AppliedLimit], model: Called<'_>) -> Unpriced {
     let applies = |limit: &&AppliedLimit| !limit.is_of_models() || limit.counts(model.name, model.id);
     let demands = limits.iter().filter(applies).filter_map(|limit| limit.rule.unpriced);
+    demands.fold(key.unpriced, Unpriced::max)
+}
+
+/// Refuses a model without a price where the strictest rule that applies says so.
+fn unpriced(asked: &Asked<'_>, limits: &[AppliedLimit], model: Called<'_>) -> Result<(), Refused> {
+    let rule = unpriced_rule(asked.key, limits, model);
     let (request_id, model) = (asked.request_id, model.name);
-    match demands.fold(asked.key.unpriced, Unpriced::max) {
+    match rule {
         Unpriced::Ignore => Ok(()),
         Unpriced::Warn => {
             tracing::warn!(%request_id, model, "no price is known for this model");

@@ -148,6 +148,16 @@ pub struct TokenCounts {
 }
 
 impl TokenCounts {
+    /// All input, whichever class it is billed in.
+    pub const fn input_total(&self) -> u64 {
+        self.input.saturating_add(self.cache_read).saturating_add(self.cache_write_total())
+    }
+
+    /// All input that was written to a cache, for whatever time.
+    pub const fn cache_write_total(&self) -> u64 {
+        self.cache_write_5m.saturating_add(self.cache_write_1h).saturating_add(self.cache_write)
+    }
+
     /// The sums, class by class, each at its largest value instead of beyond.
     #[must_use]
     pub const fn saturating_add(&self, other: &Self) -> Self {

@@ -21,5 +21,7 @@ pub use event::{
 };
 pub use journal::{Hold, Journal};
 pub use reader::{Past, ReplaySummary, Replayed, ReplayedRefusal, replay, replay_all};
-pub use report::{Dimension, GROUPS_MAX, Report, ReportOptions, Row, Totals, UnknownDimension, parse_moment};
+pub use report::{
+    Dimension, GROUPS_MAX, Report, ReportOptions, Row, Totals, UnknownDimension, format_moment, parse_moment,
+};
 pub use writer::{Writer, WriterOptions};

@@ -1,6 +1,6 @@
 //! What is printed of a report.
 
-use tollgate_usage::{Dimension, ReplaySummary, Row};
+use tollgate_usage::{Dimension, ReplaySummary, Row, TokenCounts};
 
 use super::*;
 

@@ -42,7 +42,7 @@ impl Policy {
 impl Policy {
     /// The model whose budgets a recorded call was spent from: the one that answered or, where its name
     /// has no price, the one that was asked for.
-    fn charged_as<'e>(&'e self, event: &'e Replayed<'_>) -> Called<'e> {
+    pub(crate) fn charged_as<'e>(&'e self, event: &'e Replayed<'_>) -> Called<'e> {
         let answered = self.called(event.model, event.ts);
         match event.requested_model.filter(|_| !answered.is_priced) {
             Some(requested) => self.called(requested, event.ts),

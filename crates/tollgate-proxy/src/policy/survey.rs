@@ -1,5 +1,7 @@
 //! What a configuration comes to: the limits of each key, and what it cannot mean.
 
+use std::sync::Arc;
+
 use tollgate_config::{KeyHash, Scope, nearest};
 use tollgate_limiter::{Amount, ENTRIES_MAX, Enforcement, Rule, TimestampMs};
 use tollgate_pricing::ModelPrice;
@@ -42,8 +44,8 @@ impl Policy {
     }
 
     /// The key called `id`.
-    pub(crate) fn key_named(&self, id: &str) -> Option<&KeyPolicy> {
-        self.keys.values().find(|key| &*key.key == id).map(|key| &**key)
+    pub(crate) fn key_named(&self, id: &str) -> Option<&Arc<KeyPolicy>> {
+        self.keys.values().find(|key| &*key.key == id)
     }
 
     /// What is allowed but probably not meant, one sentence each.

@@ -18,7 +18,7 @@ use crate::reader::{Past, ReplaySummary, replay_all};
 use dimension::Values;
 
 pub use dimension::{Dimension, UnknownDimension};
-pub use moment::parse_moment;
+pub use moment::{format_moment, parse_moment};
 pub use totals::Totals;
 
 /// The most groups that a report keeps apart: at a few hundred bytes each, below 200 MB. What belongs to

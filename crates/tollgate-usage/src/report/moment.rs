@@ -1,8 +1,8 @@
-//! Moments as people type them.
+//! Moments as people type and read them.
 
 use tollgate_limiter::{DurationMs, TimestampMs};
 
-use crate::timestamp::Rfc3339Reader;
+use crate::timestamp::{self, Rfc3339Reader};
 
 /// The moment that `text` names: RFC 3339, a date (its beginning in UTC), or a span before `now` such as
 /// `90s`, `30m`, `24h`, `7d` or `2w`. `None`: none of them.
@@ -13,6 +13,13 @@ pub fn parse_moment(text: &str, now: TimestampMs) -> Option<TimestampMs> {
     let is_date = text.len() == "2026-11-30".len();
     let midnight = is_date.then(|| format!("{text}T00:00:00Z"));
     Rfc3339Reader::default().read(midnight.as_deref().unwrap_or(text))
+}
+
+/// The moment as events have it: RFC 3339 in UTC with milliseconds.
+pub fn format_moment(at: TimestampMs) -> String {
+    let mut text = Vec::new();
+    timestamp::write(&mut text, at);
+    String::from_utf8_lossy(&text).trim_matches('"').to_owned()
 }
 
 fn parse_span(text: &str) -> Option<DurationMs> {
