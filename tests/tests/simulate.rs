@@ -54,7 +54,7 @@ async fn a_simulation_refuses_nothing_that_was_admitted_and_what_a_proxy_would_h
     let roomy = options(900_000, 1_000_000, 1_000);
     let first = Gateway::start(options(900_000, 1_000_000, 1_000));
     assert_eq!(refused(&send_all(&first).await), 0);
-    assert!(first.usage_events().len() == 40);
+    assert_eq!(first.usage_events().len(), 40);
     let same = simulated(&first, &roomy);
     assert_eq!((same.calls.count, same.refused.count), (40, 0));
 
@@ -67,6 +67,7 @@ async fn a_simulation_refuses_nothing_that_was_admitted_and_what_a_proxy_would_h
         let found = simulated(&first, &other);
         assert!(found.refused.count > 0);
         assert_eq!(found.refused.count, refused(&statuses), "{budget} {tokens} {requests}: {found:?}");
+        assert_eq!(second.events().len(), 40);
         // And nothing of what that one has admitted.
         let again = simulated(&second, &other);
         assert_eq!((again.refused.count, again.past_refusals), (0, found.refused.count));
