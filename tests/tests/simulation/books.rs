@@ -24,6 +24,7 @@ pub(crate) struct Told {
     pub(crate) refusals: u64,
     pub(crate) outcomes: BTreeMap<String, u64>,
     pub(crate) estimated: u64,
+    pub(crate) recovered: u64,
     /// Of how many micro-USD at most budgets were passed.
     pub(crate) overspend_max: u64,
     /// Periods in which a hard budget was passed.
@@ -35,6 +36,7 @@ impl Told {
         self.calls += other.calls;
         self.refusals += other.refusals;
         self.estimated += other.estimated;
+        self.recovered += other.recovered;
         self.overspent += other.overspent;
         self.overspend_max = self.overspend_max.max(other.overspend_max);
         for (outcome, count) in &other.outcomes {
@@ -44,7 +46,10 @@ impl Told {
 
     /// Everything that can happen has happened.
     pub(crate) fn expect_variety(&self) {
-        assert!(self.refusals > 0 && self.estimated > 0 && self.overspent > 0, "{self:?}");
+        assert!(
+            self.refusals > 0 && self.estimated > 0 && self.recovered > 0 && self.overspent > 0,
+            "{self:?}"
+        );
         for outcome in ["complete", "upstream_error", "upstream_broken", "client_gone", "cut_off"] {
             assert!(self.outcomes.contains_key(outcome), "no call ended as {outcome}: {self:?}");
         }
@@ -66,6 +71,8 @@ struct Entry {
     input: u64,
     output: u64,
     is_estimated: bool,
+    /// Its process was killed while it was open.
+    is_recovered: bool,
 }
 
 impl Entry {
@@ -86,6 +93,7 @@ impl Entry {
             input: number("input_tokens"),
             output: number("output_tokens"),
             is_estimated: event["usage_estimated"] == true,
+            is_recovered: event["flags"].as_array().is_some_and(|flags| flags.contains(&"recovered".into())),
         }
     }
 }
@@ -131,6 +139,7 @@ pub(crate) fn check(plan: &Plan, directory: &Path, providers: &Seen) -> Told {
     for entry in &entries {
         *told.outcomes.entry(entry.outcome.clone()).or_default() += 1;
         told.estimated += u64::from(entry.is_estimated);
+        told.recovered += u64::from(entry.is_recovered);
     }
     check_budgets(plan, &entries, &mut told);
     told
@@ -158,7 +167,9 @@ fn check_call(call: &Call, entry: &Entry, providers: &Seen) {
     // Nobody told how much input there was, and what was on its way has not been seen.
     let unknown_input = u128::from(input.saturating_sub(entry.estimated_input.max(entry.input))) * price.0;
     let on_its_way = u128::from(2 * call.event_tokens) * price.1;
-    let least = charged.saturating_sub(unknown_input + on_its_way);
+    // Of a call that its process took with it no more is known than what it had reserved.
+    let beyond = if entry.is_recovered { u128::from(output) * price.1 } else { 0 };
+    let least = charged.saturating_sub(unknown_input + on_its_way + beyond);
     assert!(
         entry.cost >= least,
         "{entry:#?} for which {charged} was charged, for {input} and {output} tokens: {call:#?}",

@@ -39,6 +39,8 @@ struct Left {
     proxy: Arc<InMemoryProxy>,
     store: Arc<MemoryStore>,
     mock: Arc<InMemoryMock>,
+    /// The files as they were when it was killed.
+    files: Option<tempfile::TempDir>,
 }
 
 /// What the providers saw in a life.
@@ -61,17 +63,23 @@ impl Seen {
 /// Lives the life of a seed and checks its books.
 pub(crate) fn live(seed: u64) -> Told {
     let plan = Arc::new(Plan::new(seed));
-    let directory = directory();
+    let mut directory = directory();
     let mut now = TimestampMs::new(plan.start_ms);
     let mut seen = Seen::default();
     for (index, _) in plan.generations.iter().enumerate() {
         let left = on_paused_time(live_generation(plan.clone(), index, directory.path(), now));
         // What had not ended has ended with the runtime.
         left.proxy.close().expect("the events are written");
-        assert_eq!(left.store.open_reservations(), 0, "what is open after the end");
-        on_paused_time(books::check_counters(&plan, directory.path(), &left.store, left.at));
         now = left.at;
         seen.add(&left.mock);
+        match left.files {
+            // What a killed process has done since was never done.
+            Some(files) => directory = files,
+            None => {
+                assert_eq!(left.store.open_reservations(), 0, "what is open after the end");
+                on_paused_time(books::check_counters(&plan, directory.path(), &left.store, now));
+            }
+        }
     }
     on_paused_time(async {
         let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new(now));
@@ -106,7 +114,7 @@ async fn live_generation(plan: Arc<Plan>, index: usize, directory: &Path, start:
     let generation = &plan.generations[index];
     let clock = Arc::new(VirtualClock::new(start));
     let store = Arc::new(MemoryStore::new(clock.clone()));
-    let setup = setup(&plan, directory);
+    let mut setup = setup(&plan, directory);
     setup.restore(&store, |_, _| {}).expect("the usage file can be read");
     let mock = Arc::new(InMemoryMock::new(Options::default()));
     let unreachable = Arc::new(AtomicUsize::new(0));
@@ -117,13 +125,18 @@ async fn live_generation(plan: Arc<Plan>, index: usize, directory: &Path, start:
     let clients: Vec<_> = (0..generation.calls.len())
         .map(|call| tokio::spawn(act(plan.clone(), (index, call), proxy.clone(), unreachable.clone())))
         .collect();
-    end(generation, &proxy, clients).await;
+    let files = end(generation, &proxy, clients, directory).await;
     clock.stop();
-    Left { at: clock.now(), proxy, store, mock }
+    Left { at: clock.now(), proxy, store, mock, files }
 }
 
-/// Waits for the end of a process, or brings it about.
-async fn end(generation: &Generation, proxy: &InMemoryProxy, clients: Vec<tokio::task::JoinHandle<()>>) {
+/// Waits for the end of a process, or brings it about. Returns the files of a killed one.
+async fn end(
+    generation: &Generation,
+    proxy: &InMemoryProxy,
+    clients: Vec<tokio::task::JoinHandle<()>>,
+    files: &Path,
+) -> Option<tempfile::TempDir> {
     let all_have_ended = async {
         for client in clients {
             client.await.expect("no client panics");
@@ -141,7 +154,24 @@ async fn end(generation: &Generation, proxy: &InMemoryProxy, clients: Vec<tokio:
             };
             tokio::join!(stop, all_have_ended);
         }
+        End::Killed { at_ms, is_flushed } => {
+            sleep(Duration::from_millis(at_ms)).await;
+            if is_flushed {
+                proxy.flush_usage().expect("the events are written");
+            }
+            return Some(copy_of(files));
+        }
     }
+    None
+}
+
+fn copy_of(files: &Path) -> tempfile::TempDir {
+    let copy = directory();
+    for entry in std::fs::read_dir(files).expect("the files") {
+        let file = entry.expect("a file").path();
+        std::fs::copy(&file, copy.path().join(file.file_name().expect("a name"))).expect("a copy");
+    }
+    copy
 }
 
 /// One client: waits for its time, sends its request, reads for as long as it likes.

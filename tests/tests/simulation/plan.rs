@@ -53,6 +53,8 @@ pub(crate) struct Generation {
 pub(crate) enum End {
     /// By SIGTERM, at this time.
     Stopped { at_ms: u64 },
+    /// By SIGKILL at this time, after the events so far have been written or not.
+    Killed { at_ms: u64, is_flushed: bool },
     /// When all is done.
     Idle,
 }
@@ -173,8 +175,12 @@ fn generation(rng: &mut StdRng, tenants: usize, names: &mut u64) -> Generation {
             call(rng, format!("c{names}"), span_ms, tenants)
         })
         .collect();
-    let end =
-        if rng.random_bool(0.3) { End::Stopped { at_ms: rng.random_range(0..=span_ms) } } else { End::Idle };
+    let at_ms = rng.random_range(0..=span_ms);
+    let end = match rng.random_range(0..10) {
+        0..3 => End::Stopped { at_ms },
+        3..6 => End::Killed { at_ms, is_flushed: rng.random_bool(0.5) },
+        _ => End::Idle,
+    };
     Generation { calls, end }
 }
 
