@@ -95,6 +95,9 @@ pub enum Unpriced {
 pub struct Reservation {
     /// How much output is reserved.
     pub output_tokens: OutputReservation,
+    /// Whether an output limit that a budget does not afford is lowered in place of refusing the request.
+    /// Only with [`OutputReservation::Max`].
+    pub fit: bool,
     /// How much output one extension of a running stream reserves.
     pub extend_tokens: Tokens,
     /// Whether a stream that cannot be extended is cut off.

@@ -4,6 +4,7 @@ pub use tollgate_pricing::CacheWrite;
 
 use crate::estimate::InputSizes;
 use crate::prompt::PromptPrefix;
+use crate::rewrite::LimitPlaces;
 use crate::{Call, Endpoint, anthropic, openai};
 
 /// What a request's body says that decides its reservation and how its answer is metered.
@@ -45,10 +46,17 @@ pub struct RequestFacts {
     pub audio: bool,
     pub(crate) ttls: CacheTtls,
     pub(crate) usage_flag: openai::UsageFlag,
-    pub(crate) limit_place: openai::LimitPlace,
+    pub(crate) limit_places: LimitPlaces,
+    /// How much of the output the request gives to thinking (Anthropic's `budget_tokens`).
+    pub(crate) thinking_budget: Option<u64>,
 }
 
 impl RequestFacts {
+    /// The smallest output limit of a choice that the provider takes: above what is given to thinking.
+    pub fn output_limit_min(&self) -> u64 {
+        self.thinking_budget.map_or(1, |budget| budget.saturating_add(1))
+    }
+
     /// Whether the request is for a stream that will not report its usage unless the request is
     /// rewritten ([`crate::rewrite`]). The client then expects no usage chunk.
     pub fn lacks_usage_in_stream(&self) -> bool {

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 
 use crate::RequestError;
 
@@ -175,6 +176,12 @@ impl<'de> Sink<'de> for Skip {
         }
         Ok(())
     }
+}
+
+/// The value of a field whose place in the body matters.
+pub(crate) fn field<E: serde::de::Error>(raw: &RawValue) -> Result<Field, E> {
+    let mut value = serde_json::Deserializer::from_str(raw.get());
+    Into(FieldSink).deserialize(&mut value).map_err(E::custom)
 }
 
 /// What reads the fields of a request's object.

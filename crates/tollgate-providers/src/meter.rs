@@ -109,6 +109,20 @@ pub enum StreamEnd {
     Cut,
 }
 
+/// What an answer that still runs has used so far.
+#[derive(Clone, Debug)]
+pub struct Running<'m> {
+    /// The usage that the provider has reported until now, with the output raised to what was seen; `None`
+    /// if nothing was reported.
+    pub usage: Option<Usage>,
+    /// As [`Metered::output_seen`].
+    pub output_seen: Tokens,
+    /// As [`Metered::model`].
+    pub model: Option<&'m str>,
+    /// As [`Metered::service_tier`].
+    pub service_tier: Option<String>,
+}
+
 impl Meter {
     /// A meter for the answer to a request with these facts. `is_streamed` is what the answer's
     /// `content-type` says; a body that is plainly of the other kind is read as what it is.
@@ -144,6 +158,40 @@ impl Meter {
                 let (scanner, reader) = (&mut self.scanner, &mut self.reader);
                 self.sse.feed(piece, |event| reader.event(event, scanner));
             }
+        }
+    }
+
+    /// Estimate of the output tokens so far, from the content that was seen: text, arguments of tools,
+    /// thinking. The same numbers as in [`Metered::output_seen`], at the cost of a few multiplications.
+    pub fn output_seen(&self) -> Tokens {
+        self.reader.seen.output(self.family)
+    }
+
+    /// How many usages have been reported so far. As long as it stays the same, [`Meter::running`] changes
+    /// by its output alone.
+    pub const fn reports(&self) -> u64 {
+        self.reader.seen.reports
+    }
+
+    /// Whether the content is finished by its protocol: no more output comes.
+    pub fn is_finished(&self) -> bool {
+        match self.form {
+            Form::Body => self.scanner.is_done(),
+            Form::Stream => self.reader.is_finished(),
+        }
+    }
+
+    /// What the answer has used so far.
+    pub fn running(&self) -> Running<'_> {
+        let report = self.reader.usage();
+        let output_seen = self.output_seen();
+        let is_missing = !report.is_present || (report.is_zero() && self.reader.seen.has_content);
+        let raised = |usage: Usage| Usage { output: usage.output.max(output_seen.get()), ..usage };
+        Running {
+            usage: (!is_missing).then(|| raised(report.usage)),
+            output_seen,
+            model: self.reader.seen.model.as_deref(),
+            service_tier: self.reader.service_tier(),
         }
     }
 
@@ -257,6 +305,8 @@ pub(crate) struct Seen {
     pub(crate) text: TextSizes,
     /// Pieces of content: each is at least a token.
     pub(crate) pieces: u64,
+    /// Usages that were reported.
+    pub(crate) reports: u64,
     pub(crate) has_content: bool,
     pub(crate) has_error: bool,
     pub(crate) has_unread: bool,

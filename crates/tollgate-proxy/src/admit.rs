@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tollgate_config::Scope;
-use tollgate_limiter::{Plan, ReservationId, Standing, TimestampMs, Verdict};
+use tollgate_limiter::{Plan, Refusal, ReservationId, Standing, TimestampMs, Verdict};
 use tollgate_providers::{Endpoint, RequestFacts};
 use tollgate_store::{Attempt, Held};
 use tollgate_usage::{Attributes, Event, RefusalEvent, Session};
@@ -11,6 +11,7 @@ use tollgate_usage::{Attributes, Event, RefusalEvent, Session};
 use crate::{
     app::App,
     call::{Admitted, Call},
+    fit,
     policy::{AppliedLimit, KeyPolicy},
     quote::{Asked, Judged},
     refuse::{self, Refused},
@@ -52,6 +53,52 @@ pub(crate) async fn admit(app: &Arc<App>, candidate: Candidate<'_>) -> Decision 
             return Decision { outcome: Err(refused), standing: None };
         }
     };
+    let mut turn = ask(app, &candidate, judged, plan, at).await;
+    // What the budgets have left is found out by their refusals.
+    for _ in 0..fit::FITS_MAX {
+        let Turn::Refused(refused) = &turn else { break };
+        let (refusal, judged) = &**refused;
+        let facts = candidate.facts.filter(|_| app.policy.fit);
+        let fitted = facts.and_then(|facts| fit::fit(&app.policy, facts, judged, refusal, at));
+        let Some((Ok(plan), judged)) = fitted.map(|judged| (judged.plan(), judged)) else { break };
+        // A refused first attempt leaves nothing: the id is free for another plan.
+        turn = ask(app, &candidate, judged, Arc::new(plan), at).await;
+    }
+    match turn {
+        Turn::Admitted(call, standing) => Decision { outcome: Ok(call), standing },
+        Turn::Refused(refused) => {
+            let (refusal, Judged { limits, .. }) = *refused;
+            let refused = Refused::by_limit(&refusal, &limits);
+            for refusing in &refusal.refusing {
+                limits.get(refusing.index).into_iter().for_each(|limit| app.metrics.refused(limit));
+            }
+            let limit = refuse::refusing_limit(&refusal, &limits);
+            record_refusal(app, &candidate, at, &refused, limit, refusal.binding.needed.get());
+            Decision { outcome: Err(refused), standing: refusal.tightest }
+        }
+        Turn::Failed => {
+            let message = "The limits cannot be checked at the moment. Try again in a few seconds.";
+            Decision { outcome: Err(Refused::unavailable("store_unavailable", message)), standing: None }
+        }
+    }
+}
+
+/// What the store said to one plan.
+enum Turn {
+    Admitted(Call, Option<Standing>),
+    /// Together with what it refused.
+    Refused(Box<(Refusal, Judged)>),
+    Failed,
+}
+
+/// Asks the store once.
+async fn ask(
+    app: &Arc<App>,
+    candidate: &Candidate<'_>,
+    judged: Judged,
+    plan: Arc<Plan>,
+    at: TimestampMs,
+) -> Turn {
     let limits = judged.limits.clone();
     // The call exists before the store is asked: whatever happens from here on, it ends in its drop.
     let mut call = Call::new(app.clone(), candidate.admitted(judged, plan.clone(), at));
@@ -68,27 +115,20 @@ pub(crate) async fn admit(app: &Arc<App>, candidate: Candidate<'_>) -> Decision 
                 return Decision { outcome: Err(refused), standing: admission.tightest };
             }
             for index in admission.over_soft.iter() {
-                warn_over_soft(app, &candidate, limits.get(index));
+                warn_over_soft(app, candidate, limits.get(index));
             }
-            Decision { outcome: Ok(call), standing: admission.tightest }
+            Turn::Admitted(call, admission.tightest)
         }
-        Ok(Verdict::Refused(refusal)) => {
-            call.refused();
-            let refused = Refused::by_limit(&refusal, &limits);
-            for refusing in &refusal.refusing {
-                limits.get(refusing.index).into_iter().for_each(|limit| app.metrics.refused(limit));
-            }
-            let limit = refuse::refusing_limit(&refusal, &limits);
-            record_refusal(app, &candidate, at, &refused, limit, refusal.binding.needed.get());
-            Decision { outcome: Err(refused), standing: refusal.tightest }
-        }
+        Ok(Verdict::Refused(refusal)) => match call.refused() {
+            Some(judged) => Turn::Refused(Box::new((refusal, judged))),
+            None => Turn::Failed,
+        },
         Err(error) => {
             tracing::error!(request_id = %candidate.request_id, %error, "the store gave no verdict");
             if !error.may_have_applied() {
                 call.refused();
             }
-            let message = "The limits cannot be checked at the moment. Try again in a few seconds.";
-            Decision { outcome: Err(Refused::unavailable("store_unavailable", message)), standing: None }
+            Turn::Failed
         }
     }
 }

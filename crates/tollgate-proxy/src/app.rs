@@ -1,15 +1,10 @@
 //! What a request is served with: what the configuration decides, and what outlives a reload.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{Arc, atomic::AtomicBool},
-    time::Duration,
-};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use foldhash::quality::RandomState;
 use tokio::sync::Semaphore;
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tollgate_config::{Config, Provider};
 use tollgate_store::{Clock, Store};
 use tollgate_usage::Writer;
@@ -50,7 +45,7 @@ pub(crate) struct Parts {
     /// The memory of large request bodies.
     pub(crate) large_bodies: Arc<Semaphore>,
     /// Set when a drain is over and what is still open is cut.
-    pub(crate) cutting: Arc<AtomicBool>,
+    pub(crate) cutting: CancellationToken,
     /// Work that goes on after its request: drains, and settlements that wait for the store.
     pub(crate) tasks: TaskTracker,
 }

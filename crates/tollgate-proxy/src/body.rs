@@ -12,10 +12,10 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio_util::task::TaskTracker;
 use tollgate_providers::ErrorKind;
 
 use crate::{
+    app::Parts,
     refuse::Refused,
     relay::{Pumped, Relay, RelayError},
     server::{CLIENT_STALL_MAX, OpenRequests},
@@ -58,9 +58,11 @@ impl Body {
     }
 
     /// The same with a relay that runs on a task of its own.
-    pub(crate) fn pumped(self, tasks: &TaskTracker) -> Self {
+    pub(crate) fn pumped(self, app: &Parts) -> Self {
         let kind = match self.kind {
-            Kind::Relay(relay) => Kind::Pumped(Box::new(Pumped::start(relay, CLIENT_STALL_MAX, tasks))),
+            Kind::Relay(relay) => {
+                Kind::Pumped(Box::new(Pumped::start(relay, CLIENT_STALL_MAX, &app.tasks, &app.cutting)))
+            }
             kind => kind,
         };
         Self { kind, ..self }

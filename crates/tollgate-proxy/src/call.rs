@@ -17,7 +17,8 @@ use crate::{
     app::App,
     attributes,
     policy::{AppliedLimit, KeyPolicy},
-    quote::Quote,
+    quote::{Judged, Quote},
+    relay::Terms,
     settle::{self, Bill, End},
     unplanned,
 };
@@ -123,9 +124,38 @@ impl Call {
         }
     }
 
-    /// The store has refused the call: there is nothing to settle.
-    pub(crate) fn refused(mut self) {
-        self.admitted = None;
+    /// The store has refused the call: there is nothing to settle. What it was judged by goes back.
+    pub(crate) fn refused(mut self) -> Option<Judged> {
+        let Admitted { quote, limits, .. } = *self.admitted.take()?;
+        Some(Judged { quote, limits })
+    }
+
+    /// What the call is judged by while its answer runs, until it is settled.
+    pub(crate) fn terms(&self) -> Option<Terms<'_>> {
+        let Admitted { quote, limits, at, .. } = &**self.admitted.as_ref()?;
+        Some(Terms { quote, limits, prices: &self.app.policy.prices, at: *at })
+    }
+
+    /// What is expected of the call, until it is settled.
+    pub(crate) fn quote(&self) -> Option<&Quote> {
+        self.admitted.as_ref().map(|admitted| &admitted.quote)
+    }
+
+    /// Its reservation, until it is settled.
+    pub(crate) fn held(&self) -> Option<&Held> {
+        self.admitted.as_ref().map(|admitted| &admitted.held)
+    }
+
+    /// Its id, for the log.
+    pub(crate) fn request_id(&self) -> Option<ReservationId> {
+        self.admitted.as_ref().map(|admitted| admitted.request_id)
+    }
+
+    /// More has been reserved: all of `quote`.
+    pub(crate) fn grow(&mut self, quote: Quote) {
+        if let Some(admitted) = &mut self.admitted {
+            admitted.quote = quote;
+        }
     }
 
     /// The request is on its way to the provider. `left` is set once any of it has left.
@@ -168,7 +198,7 @@ impl Call {
     fn finish(&mut self, end: End<'_>, outcome: Outcome) {
         let Some(admitted) = self.admitted.take() else { return };
         // Who is cut off at the end of a drain has not left.
-        let is_cut = outcome == Outcome::ClientGone && self.app.cutting.load(Ordering::Relaxed);
+        let is_cut = outcome == Outcome::ClientGone && self.app.cutting.is_cancelled();
         let outcome = if is_cut { Outcome::CutOff } else { outcome };
         let bill = settle::bill(&end, &admitted.quote, &self.app.policy.prices, admitted.at);
         self.app.metrics.settled(&admitted, &bill, outcome);

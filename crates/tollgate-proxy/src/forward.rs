@@ -19,7 +19,7 @@ use crate::{
     app::App,
     body::{Body, Held},
     call::Call,
-    headers, quote,
+    headers,
     refuse::Refused,
     relay::{Relay, Tail},
     request::has_body,
@@ -85,8 +85,7 @@ impl<'a> Forward<'a> {
     /// The body to be sent, and the one that also asks for usage where the request does not.
     fn bodies(&self, body: &Bytes) -> (Bytes, Option<Bytes>) {
         let Some(facts) = &self.facts else { return (body.clone(), None) };
-        let app = self.app;
-        let output_limit = quote::output_limit_to_put_in(&app.policy, facts, app.clock.now());
+        let output_limit = self.call.quote().and_then(|quote| quote.limit_to_send);
         let with = |usage_in_stream| rewrite(body, facts, Rewrites { usage_in_stream, output_limit });
         let asks = self.upstream.usage_in_stream && facts.lacks_usage_in_stream();
         (with(false).unwrap_or_else(|| body.clone()), asks.then(|| with(true)).flatten())
@@ -112,6 +111,7 @@ impl<'a> Forward<'a> {
         let encoded = head.headers.get(header::CONTENT_ENCODING).is_some_and(headers::is_coded);
         headers::strip_connection_headers(&mut head.headers);
         call.answered(head.status.as_u16(), streamed);
+        announce_limit(&mut head.headers, &call);
         if !head.status.is_success() {
             call.failed(head.status.as_u16());
             let relay = Relay::unmetered(incoming, upstream.idle_timeout);
@@ -129,8 +129,7 @@ impl<'a> Forward<'a> {
             Tail::closed()
         };
         let relay = Relay::new(incoming, &head.headers, (call, meter), filter, tail, upstream.idle_timeout);
-        let body =
-            if streamed { Body::relay(relay.in_events()).pumped(&app.tasks) } else { Body::relay(relay) };
+        let body = if streamed { Body::relay(relay.in_events()).pumped(app) } else { Body::relay(relay) };
         response(head, body)
     }
 }
@@ -211,6 +210,14 @@ fn response(head: http::response::Parts, body: Body) -> Response<Body> {
     *response.status_mut() = head.status;
     *response.headers_mut() = head.headers;
     response
+}
+
+/// Tells of an output limit that is lower than the request's own.
+fn announce_limit(map: &mut http::HeaderMap, call: &Call) {
+    let fitted = call.quote().filter(|quote| quote.is_fitted);
+    if let Some(limit) = fitted.and_then(|quote| quote.limit_to_send) {
+        map.insert(headers::OUTPUT_LIMIT, limit.into());
+    }
 }
 
 fn is_event_stream(headers: &http::HeaderMap) -> bool {

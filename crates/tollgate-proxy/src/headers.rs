@@ -6,6 +6,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-tollgate-request-id");
 /// Why a request was refused.
 pub(crate) const REASON: HeaderName = HeaderName::from_static("x-tollgate-reason");
+/// The output limit of each choice, where it was lowered to what the budgets afford.
+pub(crate) const OUTPUT_LIMIT: HeaderName = HeaderName::from_static("x-tollgate-output-limit");
 /// The virtual key, where the client's own provider credential passes through.
 pub(crate) const TOLLGATE_KEY: HeaderName = HeaderName::from_static("x-tollgate-key");
 /// The session a request belongs to.

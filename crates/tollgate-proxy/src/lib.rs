@@ -18,6 +18,7 @@ mod body;
 mod call;
 mod error;
 mod explain;
+mod fit;
 mod forward;
 mod headers;
 mod listen;
@@ -48,10 +49,7 @@ use std::{
     net::{SocketAddr, TcpListener},
     num::NonZeroUsize,
     path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64},
-    },
+    sync::{Arc, atomic::AtomicU64},
     thread::JoinHandle,
 };
 
@@ -206,7 +204,7 @@ impl Setup {
             metrics: Arc::new(Metrics::new()),
             max_body_bytes: config.server.max_body_bytes,
             large_bodies: body::large_bodies(),
-            cutting: Arc::new(AtomicBool::new(false)),
+            cutting: CancellationToken::new(),
             tasks: TaskTracker::new(),
         };
         let app = App::new(&config, policy, parts, workers)?;

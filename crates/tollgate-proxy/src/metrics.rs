@@ -42,6 +42,11 @@ struct ByReason {
 }
 
 #[derive(Clone, Debug, Eq, EncodeLabelSet, Hash, PartialEq)]
+struct ByResult {
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, Eq, EncodeLabelSet, Hash, PartialEq)]
 struct ByLimit {
     scope: &'static str,
     id: String,
@@ -95,6 +100,8 @@ pub(crate) struct Metrics {
     refusals: Labelled<ByReason>,
     limit_refusals: Labelled<ByLimit>,
     over_soft: Labelled<ByLimit>,
+    extensions: Labelled<ByResult>,
+    cut_offs: Labelled<ByReason>,
     tokens: Labelled<ByClass>,
     cost: Labelled<ByTenant>,
     estimate: Histogram,
@@ -123,6 +130,8 @@ impl Metrics {
             refusals: Family::default(),
             limit_refusals: Family::default(),
             over_soft: Family::default(),
+            extensions: Family::default(),
+            cut_offs: Family::default(),
             tokens: Family::default(),
             cost: Family::default(),
             estimate: histogram(&RATIOS),
@@ -159,6 +168,13 @@ impl Metrics {
             "Requests that passed a spent budget",
             self.over_soft.clone(),
         );
+        let name = "stream_extensions";
+        registry.register(
+            name,
+            "Times a stream's reservation was to grow, by result",
+            self.extensions.clone(),
+        );
+        registry.register("cut_offs", "Answers cut off here, by reason", self.cut_offs.clone());
         registry.register("tokens", "Tokens settled, by tenant and class", self.tokens.clone());
         registry.register("cost_pico_usd", "Cost settled in 10^-12 USD, by tenant", self.cost.clone());
         registry.register("input_estimate_ratio", "Reported over estimated input", self.estimate.clone());
@@ -201,6 +217,16 @@ impl Metrics {
     /// A request passed although a soft budget was spent.
     pub(crate) fn over_soft(&self, limit: &AppliedLimit) {
         self.over_soft.get_or_create(&by_limit(limit)).inc();
+    }
+
+    /// A stream has asked for more: `granted`, `refused`, or `failed` where the store gave no verdict.
+    pub(crate) fn extended(&self, result: &'static str) {
+        self.extensions.get_or_create(&ByResult { result }).inc();
+    }
+
+    /// An answer was cut off.
+    pub(crate) fn cut_off(&self, reason: &'static str) {
+        self.cut_offs.get_or_create(&ByReason { reason }).inc();
     }
 
     /// A call was settled.

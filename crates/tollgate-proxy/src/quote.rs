@@ -56,6 +56,14 @@ pub(crate) struct Quote {
     /// The most tokens that it may need: more than is reserved where its own output limit is above the
     /// reservation's.
     largest: Tokens,
+    /// The most output that the provider may give, over all choices, where the request or what is put into
+    /// it names a limit.
+    pub(crate) output_limit: Option<u64>,
+    /// The output limit of each choice that goes into the request: where it has none, or one that was
+    /// lowered.
+    pub(crate) limit_to_send: Option<u64>,
+    /// Whether the output limit was lowered to what the budgets afford.
+    pub(crate) is_fitted: bool,
     /// The model the request names.
     pub(crate) model: Arc<str>,
     /// The tier the request names.
@@ -136,6 +144,9 @@ impl Quote {
             reserved: Amounts::FREE,
             estimated_input: Tokens::ZERO,
             largest: Tokens::ZERO,
+            output_limit: None,
+            limit_to_send: None,
+            is_fitted: false,
             model,
             service_tier: None,
             hidden_input: false,
@@ -150,35 +161,78 @@ impl Quote {
         limits: &[AppliedLimit],
         at: TimestampMs,
     ) -> Result<Self, Refused> {
-        let own_price = policy.prices.lookup(&facts.model, at);
-        let input = estimate_input(facts);
-        let output_tokens = reserved_output(policy.output_reservation, facts, own_price);
-        let largest_output = own_output_limit(facts).unwrap_or(output_tokens);
+        for name in names(facts) {
+            let price = policy.prices.lookup(name, at);
+            if price.is_none() {
+                unpriced(asked, limits, Called::new(name, price))?;
+            }
+        }
+        let put_in = || {
+            (policy.output_reservation == OutputReservation::Max)
+                .then(|| unnamed_limit(policy.prices.lookup(&facts.model, at)))
+        };
+        let limit_to_send = if facts.output_limit.is_none() { put_in() } else { None };
+        let quote = Self {
+            billed: true,
+            estimated_input: estimate_input(facts),
+            limit_to_send,
+            model: facts.model.as_str().into(),
+            service_tier: facts.service_tier.as_deref().map(Arc::from),
+            hidden_input: facts.hidden_input,
+            ..Self::unbilled("".into())
+        };
+        Ok(quote.with_output(policy, facts, facts.output_limit.or(limit_to_send), at))
+    }
+
+    /// The same with an output limit that is lowered to `limit_each` for each choice.
+    pub(crate) fn fitted(
+        &self,
+        policy: &Policy,
+        facts: &RequestFacts,
+        limit_each: u64,
+        at: TimestampMs,
+    ) -> Self {
+        let fitted = Self { limit_to_send: Some(limit_each), is_fitted: true, ..self.clone() };
+        fitted.with_output(policy, facts, Some(limit_each), at)
+    }
+
+    /// The same with what is reserved under the output limit `limit_each` of each choice.
+    fn with_output(
+        self,
+        policy: &Policy,
+        facts: &RequestFacts,
+        limit_each: Option<u64>,
+        at: TimestampMs,
+    ) -> Self {
+        let output_limit = limit_each.map(|limit| limit.saturating_mul(facts.choices));
+        let output_tokens = match policy.output_reservation {
+            OutputReservation::UpTo(cap) => output_limit.unwrap_or(u64::MAX).min(cap.get()),
+            OutputReservation::Max => output_limit.unwrap_or(u64::MAX),
+        };
+        let input = self.estimated_input;
         let request = reserve_request(facts, input, output_tokens);
         // Each model that a tool of the request names may make a pass of its own over the same input.
         let (mut cost, mut parts) = (PicoUsd::ZERO, Vec::new());
         for name in names(facts) {
             let price = policy.prices.lookup(name, at);
-            let called = Called::new(name, price);
-            let of_model = match price {
-                Some(price) => price.reserve(&request),
-                None => unpriced(asked, limits, called).map(|()| PicoUsd::ZERO)?,
-            };
+            let of_model = price.map_or(PicoUsd::ZERO, |price| price.reserve(&request));
             cost = cost.saturating_add(of_model);
             if !facts.other_models.is_empty() {
-                parts.push(Part { name: name.into(), id: called.id.into(), cost: of_model });
+                parts.push(Part {
+                    name: name.into(),
+                    id: Called::new(name, price).id.into(),
+                    cost: of_model,
+                });
             }
         }
-        Ok(Self {
-            billed: true,
+        let largest_output = output_limit.unwrap_or(output_tokens);
+        Self {
             reserved: Amounts { requests: 1, input_tokens: input.get(), output_tokens, cost },
-            estimated_input: input,
             largest: Tokens::new(input.get().saturating_add(largest_output)),
-            model: facts.model.as_str().into(),
-            service_tier: facts.service_tier.as_deref().map(Arc::from),
-            hidden_input: facts.hidden_input,
+            output_limit,
             parts,
-        })
+            ..self
+        }
     }
 
     /// What the request adds to the counter of `limit`. A limit on the size of requests is about what this
@@ -201,19 +255,37 @@ impl Quote {
         Amounts { cost, ..self.reserved }
     }
 
+    /// What is reserved for what the model `id` of the price table uses: its own part where the request
+    /// names several, the first where it is none of them.
+    pub(crate) fn share(&self, id: &str) -> Amounts {
+        match self.part_of(id).and_then(|index| self.parts.get(index)) {
+            Some(part) => Amounts { cost: part.cost, ..self.reserved },
+            None => self.reserved,
+        }
+    }
+
+    /// The same with no less than `need` reserved for what the model `id` uses. What is reserved for others
+    /// stays as it is.
+    pub(crate) fn grown(&self, id: &str, need: &Amounts) -> Self {
+        let mut grown = self.clone();
+        let more = PicoUsd::new(need.cost.get().saturating_sub(self.share(id).cost.get()));
+        if let Some(part) = self.part_of(id).and_then(|index| grown.parts.get_mut(index)) {
+            part.cost = part.cost.saturating_add(more);
+        }
+        let cost = self.reserved.cost.saturating_add(more);
+        grown.reserved = Amounts { cost, ..self.reserved.max(need) };
+        grown
+    }
+
+    fn part_of(&self, id: &str) -> Option<usize> {
+        let index = self.parts.iter().position(|part| *part.id == *id);
+        index.or((!self.parts.is_empty()).then_some(0))
+    }
+
     /// Of the models that the request names beside its own, the one that may cost the most.
     pub(crate) fn dearest_other(&self) -> Option<&Arc<str>> {
         self.parts.iter().skip(1).max_by_key(|part| part.cost).map(|part| &part.name)
     }
-}
-
-/// The output limit that goes into a request without one, for each choice: under
-/// `reservation.output_tokens = "max"` the whole limit is reserved, so it has to hold.
-pub(crate) fn output_limit_to_put_in(policy: &Policy, facts: &RequestFacts, at: TimestampMs) -> Option<u64> {
-    if policy.output_reservation != OutputReservation::Max || facts.output_limit.is_some() {
-        return None;
-    }
-    Some(unnamed_limit(policy.prices.lookup(&facts.model, at)))
 }
 
 /// What a request asks for, as its price is reserved by.
@@ -235,20 +307,6 @@ fn names(facts: &RequestFacts) -> impl Iterator<Item = &str> {
 
 fn unnamed_limit(price: Option<&ModelPrice>) -> u64 {
     price.and_then(ModelPrice::max_output_tokens).unwrap_or(OUTPUT_TOKENS_UNNAMED)
-}
-
-fn reserved_output(rule: OutputReservation, facts: &RequestFacts, price: Option<&ModelPrice>) -> u64 {
-    match rule {
-        OutputReservation::UpTo(cap) => own_output_limit(facts).unwrap_or(u64::MAX).min(cap.get()),
-        OutputReservation::Max => {
-            own_output_limit(facts).unwrap_or_else(|| unnamed_limit(price).saturating_mul(facts.choices))
-        }
-    }
-}
-
-/// The most output that a request allows all its answers together, if it names a limit.
-fn own_output_limit(facts: &RequestFacts) -> Option<u64> {
-    facts.output_limit.map(|limit| limit.saturating_mul(facts.choices))
 }
 
 /// What the strictest rule that applies says of calls to a model if it has no price.

@@ -41,6 +41,9 @@ const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// look it is asked to end, one look later it is dropped: a head may take a quarter longer.
 const IDLE_LOOKS: u32 = 4;
 
+/// How long streams that are cut at the end of a drain may take to say so.
+const CUT_PATIENCE: Duration = Duration::from_secs(1);
+
 /// After a failed accept (no file descriptors left), accepting pauses for this long.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -102,7 +105,9 @@ pub(crate) async fn drain(shared: &Shared, tracker: &TaskTracker, cut: &Cancella
     let parts = shared.app.load().parts.clone();
     if tokio::time::timeout(shared.drain, tracker.wait()).await.is_err() {
         shared.cut.fetch_add(tracker.len() as u64, Ordering::Relaxed);
-        parts.cutting.store(true, Ordering::Relaxed);
+        parts.cutting.cancel();
+        // Streams say in their protocol that they are cut; what does not end by itself then is broken.
+        let _ = tokio::time::timeout(CUT_PATIENCE, tracker.wait()).await;
         cut.cancel();
         tracker.wait().await;
     }

@@ -59,8 +59,7 @@ pub(crate) async fn call(
     }
     app.metrics.answered(protocol, response.status());
     response.body_mut().begun().await;
-    let tasks = &app.tasks;
-    Ok(response.map(|body| if is_http2 { body.counted(open).pumped(tasks) } else { body.counted(open) }))
+    Ok(response.map(|body| if is_http2 { body.counted(open).pumped(&app) } else { body.counted(open) }))
 }
 
 /// What a request is answered with.

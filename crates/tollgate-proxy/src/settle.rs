@@ -1,5 +1,6 @@
 //! How a request's end becomes what it costs. Pure: no store, no clock.
 
+mod so_far;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +16,8 @@ use crate::{
     policy::{AppliedLimit, Policy},
     quote::Quote,
 };
+
+pub(crate) use self::so_far::SoFar;
 
 /// How a request ended.
 #[derive(Debug)]
@@ -136,7 +139,7 @@ struct Pricing<'a> {
     at: TimestampMs,
 }
 
-impl Pricing<'_> {
+impl<'a> Pricing<'a> {
     fn nothing(&self) -> Bill {
         Bill {
             amounts: Amounts::FREE,
@@ -208,7 +211,7 @@ impl Pricing<'_> {
 
     /// The answer's model decides the price; where it names none, or one without a price, the model that
     /// was asked for decides: the price, and with it whose limits are charged.
-    fn priced_as(&self, answered: Option<&str>, asked: &Arc<str>, flags: &mut Flags) -> Priced<'_> {
+    fn priced_as(&self, answered: Option<&str>, asked: &Arc<str>, flags: &mut Flags) -> Priced<'a> {
         let other = answered.filter(|model| !model.is_empty() && **model != **asked);
         let name = other.map_or_else(|| asked.clone(), Arc::from);
         if let Some(price) = self.prices.lookup(&name, self.at) {

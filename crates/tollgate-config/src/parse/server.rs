@@ -82,8 +82,17 @@ pub(super) fn reservation(section: Section<'_>) -> Reservation {
         }
         Some(OutputReservation::Max)
     });
+    let fit = section.boolean("fit", false);
+    if fit
+        && matches!(output_tokens, Some(OutputReservation::UpTo(_)))
+        && let Some(field) = section.field("fit")
+    {
+        field.fail("reserves the whole output limit: set `output_tokens` to \"max\" or leave it out");
+    }
+    let unnamed = if fit { OutputReservation::Max } else { OutputReservation::UpTo(Tokens::new(4_096)) };
     let reservation = Reservation {
-        output_tokens: output_tokens.unwrap_or(OutputReservation::UpTo(Tokens::new(4_096))),
+        output_tokens: output_tokens.unwrap_or(unnamed),
+        fit,
         extend_tokens: Tokens::new(section.integer("extend_tokens", 1..=RESERVED_TOKENS_MAX, 1_024)),
         cutoff: section.boolean("cutoff", true),
         drain: Duration::from_millis(section.integer("drain_ms", 0..=DAY_SECONDS * 1_000, 0)),

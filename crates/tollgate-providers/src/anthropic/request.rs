@@ -1,6 +1,7 @@
 //! What a Messages request asks for.
 
 use serde::de::{MapAccess, SeqAccess};
+use serde_json::value::RawValue;
 
 use super::user_id;
 use crate::content::{Gathered, Place, Walk};
@@ -9,6 +10,7 @@ use crate::json::{self, Field, FieldSink, Into, KeySeed, ReadFields, Scalar, Sin
 use crate::messages::Messages;
 use crate::other_models::{self, ModelList};
 use crate::prompt::Part;
+use crate::rewrite::{LimitPlace, LimitPlaces};
 use crate::{Protocol, RequestError, RequestFacts, SessionFacts};
 
 /// Searches that a web search tool without `max_uses` is taken to allow: as many as were seen in one
@@ -39,18 +41,21 @@ const KNOWN: [&str; 18] = [
 
 /// Reads a request's facts. `is_messages`: not for `count_tokens`, which has no output limit.
 pub(crate) fn inspect(body: &[u8], is_messages: bool) -> Result<RequestFacts, RequestError> {
-    let mut request = Request::default();
+    let mut request = Request { body, ..Request::default() };
     request.gathered.sizes.protocol = Some(Protocol::Anthropic);
     json::read_object(body, &mut request)?;
     request.into_facts(is_messages)
 }
 
 #[derive(Default)]
-struct Request {
+struct Request<'b> {
+    body: &'b [u8],
     seen: Seen,
     gathered: Gathered,
     model: Field,
     max_tokens: Field,
+    limit_places: LimitPlaces,
+    thinking_budget: Option<u64>,
     stream: Field,
     service_tier: Field,
     inference_geo: Field,
@@ -61,13 +66,17 @@ struct Request {
     other_models: Vec<String>,
 }
 
-impl ReadFields for Request {
+impl ReadFields for Request<'_> {
     fn read_fields<'de, A: MapAccess<'de>>(&mut self, mut fields: A) -> Result<(), A::Error> {
         while let Some(key) = fields.next_key_seed(KeySeed(|key: &str| KnownKey::of(&KNOWN, key)))? {
             let name = self.seen.field(&KNOWN, key).and_then(|index| KNOWN.get(index).copied());
             match name {
                 Some("model") => self.model = fields.next_value_seed(Into(FieldSink))?,
-                Some("max_tokens") => self.max_tokens = fields.next_value_seed(Into(FieldSink))?,
+                Some("max_tokens") => {
+                    let raw = fields.next_value::<&'de RawValue>()?;
+                    self.max_tokens = json::field(raw)?;
+                    self.limit_places.max_tokens = LimitPlace::of(self.body, raw, &self.max_tokens);
+                }
                 Some("stream") => self.stream = fields.next_value_seed(Into(FieldSink))?,
                 Some("service_tier") => self.service_tier = fields.next_value_seed(Into(FieldSink))?,
                 Some("inference_geo") => self.inference_geo = fields.next_value_seed(Into(FieldSink))?,
@@ -97,10 +106,7 @@ impl ReadFields for Request {
                     let choice = Typed { gathered: &mut self.gathered, note: note_tool_choice };
                     fields.next_value_seed(Into(choice))?;
                 }
-                Some("thinking") => {
-                    let thinking = Typed { gathered: &mut self.gathered, note: note_thinking };
-                    fields.next_value_seed(Into(thinking))?;
-                }
+                Some("thinking") => fields.next_value_seed(Into(Thinking(self)))?,
                 Some("cache_control") => fields.next_value_seed(self.walk(Place::CacheControl))?,
                 Some("mcp_servers" | "container") => fields.next_value_seed(self.walk(Place::Reference))?,
                 Some("output_format" | "output_config") => {
@@ -113,7 +119,7 @@ impl ReadFields for Request {
     }
 }
 
-impl Request {
+impl Request<'_> {
     fn walk(&mut self, place: Place) -> Into<Walk<'_>> {
         Into(Walk { gathered: &mut self.gathered, place })
     }
@@ -154,6 +160,8 @@ impl Request {
             },
             ttls: self.gathered.ttls,
             input: self.gathered.sizes,
+            limit_places: self.limit_places,
+            thinking_budget: self.thinking_budget,
             ..RequestFacts::default()
         })
     }
@@ -173,11 +181,6 @@ pub(super) fn tier_name(tier: Option<&str>, geo: Option<&str>, speed: Option<&st
 /// `tool_choice`: auto, none, any, or a named tool.
 fn note_tool_choice(gathered: &mut Gathered, choice: &str) {
     gathered.sizes.is_tool_forced = matches!(choice, "any" | "tool");
-}
-
-/// `thinking`: enabled, adaptive, disabled.
-fn note_thinking(gathered: &mut Gathered, thinking: &str) {
-    gathered.sizes.has_thinking = thinking != "disabled";
 }
 
 /// An object of which only the `type` says something.
@@ -208,10 +211,41 @@ impl<'de> Sink<'de> for Typed<'_> {
     }
 }
 
-/// `metadata`, of which only the user's id says something.
-struct Metadata<'r>(&'r mut Request);
+/// `thinking`: enabled, adaptive, disabled, and how much of the output it may take.
+struct Thinking<'r, 'b>(&'r mut Request<'b>);
 
-impl<'de> Sink<'de> for Metadata<'_> {
+impl<'de> Sink<'de> for Thinking<'_, '_> {
+    type Out = ();
+
+    fn scalar(self, _: Scalar) {}
+
+    fn text(self, _: &str) {}
+
+    fn array<A: SeqAccess<'de>>(self, items: A) -> Result<(), A::Error> {
+        Skip.array(items)
+    }
+
+    fn object<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        let name = |key: &str| KnownKey::of(&["type", "budget_tokens"], key);
+        while let Some(key) = fields.next_key_seed(KeySeed(name))? {
+            match (key, fields.next_value_seed(Into(FieldSink))?) {
+                (KnownKey::Exact(0), Field::Text(kind)) => {
+                    self.0.gathered.sizes.has_thinking = kind != "disabled";
+                }
+                (KnownKey::Exact(1), Field::Scalar(Scalar::Count(budget))) => {
+                    self.0.thinking_budget = Some(budget);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `metadata`, of which only the user's id says something.
+struct Metadata<'r, 'b>(&'r mut Request<'b>);
+
+impl<'de> Sink<'de> for Metadata<'_, '_> {
     type Out = ();
 
     fn scalar(self, _: Scalar) {}
@@ -238,9 +272,9 @@ impl<'de> Sink<'de> for Metadata<'_> {
 }
 
 /// The list of tools.
-struct Tools<'r>(&'r mut Request);
+struct Tools<'r, 'b>(&'r mut Request<'b>);
 
-impl<'de> Sink<'de> for Tools<'_> {
+impl<'de> Sink<'de> for Tools<'_, '_> {
     type Out = ();
 
     fn scalar(self, _: Scalar) {}
@@ -259,9 +293,9 @@ impl<'de> Sink<'de> for Tools<'_> {
 
 /// One tool: the client's own (`name`, `description`, `input_schema`) or one that the provider runs
 /// or defines (`type`, `max_uses`, `model`).
-struct Tool<'r>(&'r mut Request);
+struct Tool<'r, 'b>(&'r mut Request<'b>);
 
-impl<'de> Sink<'de> for Tool<'_> {
+impl<'de> Sink<'de> for Tool<'_, '_> {
     type Out = ();
 
     fn scalar(self, _: Scalar) {}

@@ -77,6 +77,7 @@ impl Reader {
             [.., Name::Usage] => {
                 // The one inside `message_start` is never the last.
                 let is_report = self.usage.replace(json);
+                seen.reports = seen.reports.saturating_add(1);
                 self.last_word.usage(is_report && path.len() == 1);
             }
             _ => {}

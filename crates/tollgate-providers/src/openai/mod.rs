@@ -2,14 +2,11 @@
 
 mod filter;
 mod request;
-mod rewrite;
 mod stream_options;
 mod usage;
 
 pub use filter::StreamFilter;
 pub(crate) use request::inspect;
-pub(crate) use rewrite::LimitPlace;
-pub use rewrite::{Rewrites, rewrite};
 pub(crate) use stream_options::UsageFlag;
 pub use stream_options::is_stream_options_rejection;
 pub(crate) use usage::Reader;

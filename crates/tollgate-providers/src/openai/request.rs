@@ -1,9 +1,8 @@
 //! What a Chat Completions request asks for.
 
-use serde::de::{DeserializeSeed, MapAccess, SeqAccess};
+use serde::de::{MapAccess, SeqAccess};
 use serde_json::value::RawValue;
 
-use super::rewrite::{LimitPlace, behind_brace, offset};
 use super::stream_options::{self, UsageFlag};
 use crate::content::{Gathered, Place, Walk};
 use crate::fields::{self, KnownKey, Seen};
@@ -11,6 +10,7 @@ use crate::json::{self, Field, FieldSink, Into, KeySeed, ReadFields, Scalar, Sin
 use crate::messages::Messages;
 use crate::other_models::ModelList;
 use crate::prompt::Part;
+use crate::rewrite::{LimitPlace, LimitPlaces, behind_brace};
 use crate::{Protocol, RequestError, RequestFacts, SessionFacts};
 
 /// The most choices OpenAI gives in one answer.
@@ -57,7 +57,7 @@ struct Request<'b> {
     model: Field,
     max_tokens: Field,
     max_completion_tokens: Field,
-    limit_place: LimitPlace,
+    limit_places: LimitPlaces,
     choices: Field,
     stream: Field,
     service_tier: Field,
@@ -80,7 +80,7 @@ impl<'b> Request<'b> {
             model: Field::Absent,
             max_tokens: Field::Absent,
             max_completion_tokens: Field::Absent,
-            limit_place: LimitPlace::Absent,
+            limit_places: LimitPlaces::default(),
             choices: Field::Absent,
             stream: Field::Absent,
             service_tier: Field::Absent,
@@ -102,10 +102,16 @@ impl ReadFields for Request<'_> {
             let name = self.seen.field(&KNOWN, key).and_then(|index| KNOWN.get(index).copied());
             match name {
                 Some("model") => self.model = fields.next_value_seed(Into(FieldSink))?,
-                Some("max_tokens") => self.max_tokens = fields.next_value_seed(Into(FieldSink))?,
+                Some("max_tokens") => {
+                    let raw = fields.next_value::<&'de RawValue>()?;
+                    self.max_tokens = json::field(raw)?;
+                    self.limit_places.max_tokens = LimitPlace::of(self.body, raw, &self.max_tokens);
+                }
                 Some("max_completion_tokens") => {
                     let raw = fields.next_value::<&'de RawValue>()?;
-                    self.read_limit(raw)?;
+                    self.max_completion_tokens = json::field(raw)?;
+                    let place = LimitPlace::of(self.body, raw, &self.max_completion_tokens);
+                    self.limit_places.max_completion_tokens = place;
                 }
                 Some("models") => {
                     let list =
@@ -153,17 +159,6 @@ impl Request<'_> {
         Into(Walk { gathered: &mut self.gathered, place })
     }
 
-    /// Reads `max_completion_tokens`, and where it stands if it says nothing.
-    fn read_limit<E: serde::de::Error>(&mut self, raw: &RawValue) -> Result<(), E> {
-        let mut value = serde_json::Deserializer::from_str(raw.get());
-        self.max_completion_tokens = Into(FieldSink).deserialize(&mut value).map_err(E::custom)?;
-        if self.max_completion_tokens == Field::Scalar(Scalar::Null) {
-            let start = offset(self.body, raw.get());
-            self.limit_place = LimitPlace::Null { start, end: start + raw.get().len() };
-        }
-        Ok(())
-    }
-
     fn read_stream_options(&mut self, raw: &RawValue) {
         match stream_options::read(self.body, raw) {
             Ok(flag) => self.usage_flag = flag,
@@ -209,7 +204,8 @@ impl Request<'_> {
             ttls: self.gathered.ttls,
             input: self.gathered.sizes,
             usage_flag: self.usage_flag,
-            limit_place: self.limit_place,
+            limit_places: self.limit_places,
+            thinking_budget: None,
         })
     }
 }

@@ -4,9 +4,9 @@ use memchr::memmem;
 use serde::de::MapAccess;
 use serde_json::value::RawValue;
 
-use super::rewrite::{Edit, offset};
 use crate::RequestError;
 use crate::json::{self, KeySeed, ReadFields, Skip};
+use crate::rewrite::{Edit, offset};
 
 /// Where and how `include_usage` can be put into a body. Offsets are bytes from the body's start.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -26,7 +26,7 @@ pub(crate) enum UsageFlag {
 
 impl UsageFlag {
     /// What puts the flag in.
-    pub(super) fn edit(self) -> Option<Edit> {
+    pub(crate) fn edit(self) -> Option<Edit> {
         let edit = |start, end, text: &'static str| Edit { start, end, text: text.into() };
         Some(match self {
             Self::Settled => return None,

@@ -72,6 +72,9 @@ impl Reader {
             [Name::Error] => seen.has_error |= json != b"null",
             [Name::Usage] => {
                 let is_report = self.usage.replace(json);
+                if is_report {
+                    seen.reports = seen.reports.saturating_add(1);
+                }
                 self.last_word.usage(is_report);
             }
             // Some compatible servers write an empty reason where OpenAI writes null.

@@ -21,7 +21,7 @@ use std::{collections::HashMap, fmt, sync::Arc};
 
 use foldhash::quality::RandomState;
 use tollgate_config::{Config, Key, KeyHash, OutputReservation, Route, Scope, Sessions, Tenant};
-use tollgate_limiter::TimestampMs;
+use tollgate_limiter::{TimestampMs, Tokens};
 use tollgate_pricing::PriceTable;
 use tollgate_providers::Protocol;
 
@@ -55,6 +55,12 @@ pub(crate) struct Policy {
     pub(crate) sessions: Sessions,
     /// How much output is reserved.
     pub(crate) output_reservation: OutputReservation,
+    /// Whether an output limit is lowered to what the budgets afford.
+    pub(crate) fit: bool,
+    /// How much output one extension of a stream's reservation is for.
+    pub(crate) extend_tokens: Tokens,
+    /// Whether a stream that cannot be extended is cut off.
+    pub(crate) cutoff: bool,
 }
 
 /// A provider, as calls are routed to it.
@@ -86,6 +92,9 @@ impl Policy {
             prices,
             sessions: config.sessions,
             output_reservation: config.reservation.output_tokens,
+            fit: config.reservation.fit,
+            extend_tokens: config.reservation.extend_tokens,
+            cutoff: config.reservation.cutoff,
         }
     }
 

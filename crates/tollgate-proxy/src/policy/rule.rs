@@ -6,7 +6,7 @@
 use std::{fmt::Write, sync::Arc};
 
 use tollgate_config::{
-    Algorithm, Budget, BudgetWindow, ModelGlobs, RateLimit, Scope, ScopedLimit, Tenant, Unpriced,
+    Algorithm, Budget, BudgetWindow, ModelGlobs, RateLimit, Scope, ScopedLimit, Tenant, Unit, Unpriced,
 };
 use tollgate_limiter::{Amount, CounterKey, DurationMs, Enforcement, Limit, Rule};
 
@@ -80,6 +80,18 @@ impl AppliedLimit {
     /// Whether the uses of some models count and those of others do not.
     pub(crate) fn is_of_models(&self) -> bool {
         self.rule.is_of_models()
+    }
+
+    /// Whether it is an enforced budget, of money or tokens: what a stream's reservation grows against, and
+    /// what a request's output limit is fitted to.
+    pub(crate) fn is_hard_budget(&self) -> bool {
+        let is_budget = matches!(self.rule.rule, Rule::Calendar(_) | Rule::Idle { .. });
+        let is_spent = match self.rule.measure {
+            Measure::MicroUsd => true,
+            Measure::Unit(unit) => unit != Unit::Requests,
+            Measure::Concurrent | Measure::RequestTokens => false,
+        };
+        is_budget && is_spent && self.rule.enforcement == Enforcement::Hard
     }
 }
 

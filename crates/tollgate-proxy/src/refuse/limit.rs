@@ -3,7 +3,7 @@
 use std::fmt;
 
 use tollgate_config::Scope;
-use tollgate_limiter::{DurationMs, EntryRefusal, MicroUsd, Outcome, Refusal};
+use tollgate_limiter::{Amount, DurationMs, EntryRefusal, MicroUsd, Outcome, Refusal};
 use tollgate_providers::ErrorKind;
 use tollgate_usage::RefusingLimit;
 
@@ -42,6 +42,23 @@ impl Refused {
     }
 }
 
+impl Refused {
+    /// What a stream is told whose reservation may not grow. `limits` are those of the plan, in its order.
+    pub(crate) fn extension(refusal: &Refusal, limits: &[AppliedLimit]) -> Self {
+        let binding = &refusal.binding;
+        let message = limits.get(binding.index).map_or_else(
+            || "A limit does not allow this answer to go on.".to_owned(),
+            |limit| {
+                format!(
+                    "{} It may fit again once open requests are settled or the budget resets.",
+                    state(binding, limit, "this answer to go on", "its next part needs")
+                )
+            },
+        );
+        Self { should_retry: Some(false), ..Self::new(ErrorKind::BudgetExceeded, "budget_exceeded", message) }
+    }
+}
+
 /// The limit that refused, for the event.
 pub(crate) fn refusing_limit(refusal: &Refusal, limits: &[AppliedLimit]) -> Option<RefusingLimit> {
     let binding = &refusal.binding;
@@ -60,16 +77,7 @@ pub(crate) fn refusing_limit(refusal: &Refusal, limits: &[AppliedLimit]) -> Opti
 /// 402. Money that open requests hold may come back; money that is spent does not.
 fn over_budget(binding: &EntryRefusal, limit: &AppliedLimit) -> Refused {
     let held = binding.fits_without_holds();
-    let mut message = format!(
-        "{} budget of {} does not allow this request: limit {}, spent {}, held by open requests {}, \
-         this request needs {}.",
-        capitalised(limit.rule.window),
-        Whose(limit),
-        usd(binding.limit.get()),
-        usd(binding.spent.get()),
-        usd(binding.held.get()),
-        usd(binding.needed.get()),
-    );
+    let mut message = state(binding, limit, "this request", "this request needs");
     if held {
         message.push_str(" It may fit once open requests are settled.");
     } else if binding.limit.get() == 0 {
@@ -89,6 +97,23 @@ fn over_budget(binding: &EntryRefusal, limit: &AppliedLimit) -> Refused {
         retry_after_seconds: held.then_some(RETRY_AFTER_HELD_SECONDS),
         should_retry: (!held).then_some(false),
     }
+}
+
+/// Where a budget stands that does not allow `what`.
+fn state(binding: &EntryRefusal, limit: &AppliedLimit, what: &str, needs: &str) -> String {
+    let amount = |amount: Amount| match limit.rule.measure {
+        Measure::MicroUsd => usd(amount.get()),
+        _ => format!("{amount} {}", unit(limit)),
+    };
+    format!(
+        "{} budget of {} does not allow {what}: limit {}, spent {}, held by open requests {}, {needs} {}.",
+        capitalised(limit.rule.window),
+        Whose(limit),
+        amount(binding.limit),
+        amount(binding.spent),
+        amount(binding.held),
+        amount(binding.needed),
+    )
 }
 
 /// 429. Waiting helps, for so long.

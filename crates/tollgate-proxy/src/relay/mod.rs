@@ -1,15 +1,18 @@
 //! A provider's answer on its way through: metered, merged, otherwise untouched.
 
 mod decode;
+mod extend;
 mod merge;
+mod metering;
 mod pump;
+mod rolling;
 mod tail;
 
 use std::{
     fmt,
     future::Future,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -18,16 +21,16 @@ use http::HeaderMap;
 use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tokio::time::{Sleep, sleep};
-use tollgate_providers::{Meter, StreamEnd, StreamFilter};
+use tollgate_providers::{Meter, StreamFilter};
 use tollgate_usage::Outcome;
 
 use self::{
-    decode::Decoder,
     merge::{Idle, Merge, STREAM_PATIENCE_POLLS},
+    metering::{Cover, Metering},
 };
-use crate::call::Call;
+use crate::{call::Call, refuse::Refused};
 
-pub(crate) use self::{pump::Pumped, tail::Tail};
+pub(crate) use self::{pump::Pumped, rolling::Terms, tail::Tail};
 
 /// A response body that reads its own copy. When it ends, breaks or is dropped, its call is settled.
 pub(crate) struct Relay {
@@ -35,6 +38,8 @@ pub(crate) struct Relay {
     metering: Option<Box<Metering>>,
     filter: Option<StreamFilter>,
     merge: Merge,
+    /// What is metered and waits for its reservation: as it is passed on, which may be nothing.
+    uncovered: Option<Bytes>,
     trailers: Option<HeaderMap>,
     failure: Option<RelayError>,
     tail: Tail,
@@ -55,41 +60,9 @@ pub(crate) enum RelayError {
     /// The provider sent nothing for too long.
     #[error("the provider's answer paused for too long")]
     Idle,
-}
-
-/// What is needed to settle: the call, and the meter that has read the answer so far.
-///
-/// Dropping it settles the call as one that its client has left.
-struct Metering {
-    call: Option<Call>,
-    meter: Meter,
-    decoder: Decoder,
-}
-
-impl Metering {
-    fn read(&mut self, bytes: &[u8]) {
-        let meter = &mut self.meter;
-        self.decoder.decode(bytes, |decoded| meter.feed(decoded));
-    }
-
-    /// The answer goes no further: because of `outcome`, unless it was whole by its own protocol.
-    /// Tells whether its content was finished.
-    fn end(&mut self, outcome: Outcome) -> bool {
-        let metered = self.meter.finish();
-        let outcome = if metered.end == StreamEnd::Complete { Outcome::Complete } else { outcome };
-        if let Some(call) = self.call.take() {
-            call.ended(&metered, outcome);
-        }
-        metered.is_finished
-    }
-}
-
-impl Drop for Metering {
-    fn drop(&mut self) {
-        if self.call.is_some() {
-            self.end(Outcome::ClientGone);
-        }
-    }
+    /// No more was reserved for it, where its protocol has no way to say so.
+    #[error("the answer was cut off")]
+    CutOff,
 }
 
 impl Relay {
@@ -102,7 +75,7 @@ impl Relay {
         idle_timeout: Duration,
     ) -> Self {
         let (call, meter) = metering;
-        let metering = Box::new(Metering { call: Some(call), meter, decoder: Decoder::new(headers) });
+        let metering = Box::new(Metering::new(call, meter, headers));
         let mut relay = Self::unmetered(upstream, idle_timeout);
         relay.metering = Some(metering);
         relay.filter = filter;
@@ -114,8 +87,12 @@ impl Relay {
         relay
     }
 
-    /// The same for an answer in events: frames that are ready together leave together.
+    /// The same for an answer in events: frames that are ready together leave together, and the reservation
+    /// grows with the answer.
     pub(crate) fn in_events(mut self) -> Self {
+        if let Some(metering) = &mut self.metering {
+            metering.roll();
+        }
         self.merge = Merge::patient(STREAM_PATIENCE_POLLS);
         self
     }
@@ -127,6 +104,7 @@ impl Relay {
             metering: None,
             filter: None,
             merge: Merge::default(),
+            uncovered: None,
             trailers: None,
             failure: None,
             tail: Tail::closed(),
@@ -148,10 +126,10 @@ impl Relay {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
         loop {
-            if self.poll_upstream(cx).is_pending() {
-                return Poll::Pending;
-            }
-            // What the filter keeps back is no frame.
+            // Until it is known whether more is reserved, nothing more is taken in.
+            ready!(self.poll_cover(cx));
+            ready!(self.poll_upstream(cx));
+            // What the filter keeps back is no frame, and neither is what is not reserved yet.
             if let Some(frame) = self.emit() {
                 return Poll::Ready(Some(frame));
             }
@@ -161,8 +139,23 @@ impl Relay {
         }
     }
 
+    /// Waits for the store, if it is being asked for more.
+    fn poll_cover(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(metering) = self.metering.as_mut().filter(|_| self.uncovered.is_some()) else {
+            return Poll::Ready(());
+        };
+        if let Some(Cover::CutOff(cause)) = ready!(metering.poll_cover(cx)) {
+            self.cut_off(&cause);
+        }
+        // What is covered by now, or was not to be covered, is passed on by the next emit.
+        Poll::Ready(())
+    }
+
     /// Takes in what is there, until there is something to pass on or the upstream is done.
     fn poll_upstream(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.uncovered.is_some() {
+            return Poll::Ready(());
+        }
         while let Some(upstream) = self.upstream.as_mut() {
             match Pin::new(upstream).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
@@ -220,17 +213,62 @@ impl Relay {
 
     /// What is held as the client gets it. It is metered here, not as it comes: events that came
     /// together are read together.
-    fn pass_held(&mut self) -> Option<Bytes> {
+    fn metered(&mut self) -> Option<Bytes> {
         let held = self.merge.take()?;
         if let Some(metering) = &mut self.metering {
             metering.read(&held);
         }
-        let bytes = match &mut self.filter {
+        Some(match &mut self.filter {
             Some(filter) => filter.push(held),
             None => held,
-        };
+        })
+    }
+
+    /// What is held, to be passed on as it is: no more comes.
+    fn pass_held(&mut self) -> Option<Bytes> {
+        let bytes = self.uncovered.take().or_else(|| self.metered())?;
         self.tail.passed(&bytes);
         Some(bytes)
+    }
+
+    /// What is held, once it is reserved.
+    fn pass_covered(&mut self) -> Option<Bytes> {
+        if self.uncovered.is_none() {
+            self.uncovered = Some(self.metered()?);
+            match self.metering.as_mut().map(|metering| metering.cover()) {
+                None | Some(Cover::Held) => {}
+                Some(Cover::Asking) => return None,
+                Some(Cover::CutOff(cause)) => {
+                    self.cut_off(&cause);
+                    return self.merge.take();
+                }
+            }
+        }
+        self.pass_held()
+    }
+
+    /// The answer ends here for a reason of ours. Of what has been metered, whole events are passed on, and
+    /// after them the client is told why in its protocol; where that is not possible its connection breaks.
+    pub(crate) fn cut_off(&mut self, cause: &Refused) {
+        if self.upstream.is_none() {
+            // It has ended by itself.
+            return;
+        }
+        let bytes = self.uncovered.take().or_else(|| self.metered()).unwrap_or_default();
+        // The provider is cut off at once.
+        self.upstream = None;
+        let whole = bytes.slice(..self.tail.whole_events(&bytes));
+        self.tail.passed(&whole);
+        self.merge.push(whole);
+        match self.tail.event(cause.kind, cause.reason, &cause.message) {
+            Some(event) => {
+                self.merge.push(event);
+            }
+            None => self.failure = Some(RelayError::CutOff),
+        }
+        if let Some(mut metering) = self.metering.take() {
+            metering.cut_off(cause.reason);
+        }
     }
 
     /// Nothing more comes: what is left is put where it waits for its turn, already metered.
@@ -275,9 +313,12 @@ impl Relay {
 
     /// The next frame for the client, if there is one.
     fn emit(&mut self) -> Option<Result<Frame<Bytes>, RelayError>> {
-        let bytes = if self.upstream.is_some() { self.pass_held() } else { self.merge.take() };
+        let bytes = if self.upstream.is_some() { self.pass_covered() } else { self.merge.take() };
         if let Some(bytes) = bytes.filter(|bytes| !bytes.is_empty()) {
             return Some(Ok(Frame::data(bytes)));
+        }
+        if self.uncovered.is_some() {
+            return None;
         }
         if let Some(error) = self.failure.take() {
             return Some(Err(error));
@@ -305,7 +346,7 @@ impl Drop for Relay {
         // What has come and has not been passed on was used all the same.
         self.pass_held();
         let (Some(metering), Some(upstream)) = (self.metering.take(), self.upstream.take()) else { return };
-        let Some(app) = metering.call.as_ref().map(|call| call.app().clone()) else { return };
+        let Some(app) = metering.call().map(|call| call.app().clone()) else { return };
         if !app.drain.is_zero() {
             app.tasks.spawn(read_on(upstream, metering, app.drain));
         }

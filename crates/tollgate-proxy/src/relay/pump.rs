@@ -17,9 +17,10 @@ use std::{
 use bytes::Bytes;
 use hyper::body::Frame;
 use tokio::sync::mpsc::{self, error::TrySendError};
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{Relay, RelayError};
+use crate::refuse::Refused;
 
 type Piece = Result<Frame<Bytes>, RelayError>;
 
@@ -40,9 +41,15 @@ pub(crate) struct Pumped {
 
 impl Pumped {
     /// Starts a task that polls `relay`, and drops it when the client has taken nothing for `patience`.
-    pub(crate) fn start(relay: Box<Relay>, patience: Duration, tasks: &TaskTracker) -> Self {
+    /// It is cut off when `cutting` is.
+    pub(crate) fn start(
+        relay: Box<Relay>,
+        patience: Duration,
+        tasks: &TaskTracker,
+        cutting: &CancellationToken,
+    ) -> Self {
         let (sender, receiver) = mpsc::channel(1);
-        tasks.spawn(pump(relay, sender, patience));
+        tasks.spawn(pump(relay, sender, patience, cutting.clone()));
         Self { receiver, first: None }
     }
 
@@ -69,8 +76,15 @@ impl Pumped {
     }
 }
 
-async fn pump(mut relay: Box<Relay>, sender: mpsc::Sender<Turn>, patience: Duration) {
-    let mut has_begun = false;
+async fn pump(
+    mut relay: Box<Relay>,
+    sender: mpsc::Sender<Turn>,
+    patience: Duration,
+    cutting: CancellationToken,
+) {
+    let (mut has_begun, mut is_cut) = (false, false);
+    let cut = cutting.cancelled();
+    tokio::pin!(cut);
     loop {
         let next = poll_fn(|cx| match relay.poll_frame(cx) {
             Poll::Pending if !has_begun && relay.is_waiting() => Poll::Ready(Some(Turn::Begun)),
@@ -79,6 +93,11 @@ async fn pump(mut relay: Box<Relay>, sender: mpsc::Sender<Turn>, patience: Durat
         let turn = tokio::select! {
             turn = next => turn,
             () = sender.closed() => return,
+            () = cut.as_mut(), if !is_cut => {
+                is_cut = true;
+                relay.cut_off(&shutting_down());
+                continue;
+            }
         };
         let Some(turn) = turn else { return };
         has_begun = true;
@@ -91,4 +110,9 @@ async fn pump(mut relay: Box<Relay>, sender: mpsc::Sender<Turn>, patience: Durat
             return;
         }
     }
+}
+
+fn shutting_down() -> Refused {
+    let message = "The proxy shuts down, and this answer was still running at the end of its drain.";
+    Refused::unavailable("shutting_down", message)
 }

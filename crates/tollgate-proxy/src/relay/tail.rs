@@ -40,23 +40,44 @@ impl Tail {
 
     /// The event that tells of `error`, if one can follow what has passed.
     pub(crate) fn error_event(&self, error: &RelayError) -> Option<Bytes> {
-        let (protocol, request_id) = self.speaks.as_ref()?;
-        if self.anything && !self.is_between_events() {
-            return None;
-        }
         let (kind, code) = match error {
             RelayError::Broken(_) | RelayError::Cut => {
                 (ErrorKind::UpstreamUnreachable, "upstream_unreachable")
             }
             RelayError::Idle => (ErrorKind::UpstreamTimeout, "upstream_timeout"),
+            RelayError::CutOff => return None,
         };
-        Some(stream_error_event(*protocol, kind, code, &format!("{error}."), request_id).into())
+        self.event(kind, code, &format!("{error}."))
+    }
+
+    /// The event of an error, if one can follow what has passed.
+    pub(crate) fn event(&self, kind: ErrorKind, code: &str, message: &str) -> Option<Bytes> {
+        let (protocol, request_id) = self.speaks.as_ref()?;
+        if self.anything && !self.is_between_events() {
+            return None;
+        }
+        Some(stream_error_event(*protocol, kind, code, message, request_id).into())
+    }
+
+    /// How many of the `bytes` that are about to pass end with a whole event: all of them where no event can
+    /// follow anyway.
+    pub(crate) fn whole_events(&self, bytes: &[u8]) -> usize {
+        if self.speaks.is_none() {
+            return bytes.len();
+        }
+        let passed = self.last.len();
+        let both = [&self.last[..], bytes].concat();
+        let ends_event = |end: &usize| is_event_end(&both[..passed.saturating_add(*end)]);
+        (0..=bytes.len()).rev().find(ends_event).unwrap_or(0)
     }
 
     fn is_between_events(&self) -> bool {
-        let [_, _, third, fourth] = self.last;
-        [third, fourth] == *b"\n\n" || [third, fourth] == *b"\r\r" || self.last == *b"\r\n\r\n"
+        is_event_end(&self.last)
     }
+}
+
+fn is_event_end(bytes: &[u8]) -> bool {
+    [&b"\n\n"[..], b"\r\r", b"\r\n\r\n"].iter().any(|end| bytes.ends_with(end))
 }
 
 #[cfg(test)]
@@ -80,5 +101,23 @@ mod tests {
             assert_eq!(tail.error_event(&RelayError::Idle).is_some(), expected, "{passed:?}");
         }
         assert!(Tail::closed().error_event(&RelayError::Idle).is_none());
+    }
+
+    #[test]
+    fn what_follows_the_last_whole_event_is_told_wherever_it_began() {
+        for (passed, bytes, whole) in [
+            ("", "data: 1\n\ndata: 2\n\n", 18),
+            ("", "data: 1\n\ndata: 2\n", 9),
+            ("", "data: 1", 0),
+            ("data: 1\n", "\ndata: 2", 1),
+            ("data: 1\r\n\r", "\ndata: 2\r\n", 1),
+            ("data: 1\n\n", "data: 2\n", 0),
+            ("data: ", "1\r\rdata", 3),
+        ] {
+            let mut tail = Tail::stream(Protocol::OpenAi, "id".to_owned());
+            tail.passed(passed.as_bytes());
+            assert_eq!(tail.whole_events(bytes.as_bytes()), whole, "{passed:?} {bytes:?}");
+        }
+        assert_eq!(Tail::closed().whole_events(b"ab"), 2);
     }
 }
