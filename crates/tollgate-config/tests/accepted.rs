@@ -34,6 +34,7 @@ unpriced = "ignore"
 
 [reservation]
 output_tokens = "max"
+fit = true
 extend_tokens = 512
 cutoff = false
 drain_ms = 1500
@@ -111,7 +112,7 @@ fn every_section_is_read() {
     assert_eq!(config.pricing.unpriced, Unpriced::Ignore);
     assert_eq!(config.reservation.output_tokens, OutputReservation::Max);
     assert_eq!(config.reservation.extend_tokens, Tokens::new(512));
-    assert!(!config.reservation.cutoff);
+    assert!(!config.reservation.cutoff && config.reservation.fit);
     assert_eq!(config.reservation.drain, Duration::from_millis(1_500));
     let openai_field = Some(OpenAiSessionField::SafetyIdentifier);
     assert_eq!(config.sessions, Sessions { derive: false, openai_field });
@@ -200,8 +201,8 @@ fn what_is_left_out_has_the_documented_default() {
         (config.reservation.extend_tokens, config.reservation.drain),
         (Tokens::new(1_024), Duration::ZERO)
     );
-    assert!(config.reservation.cutoff);
     assert_eq!(config.sessions, Sessions { derive: true, openai_field: None });
+    assert!(config.reservation.cutoff && !config.reservation.fit);
     assert!(config.providers[0].usage_in_stream && config.providers[0].api_key.is_none());
     assert_eq!(config.warnings, ["t.toml:1: tenants: there is none: nobody can make a call"]);
 }

@@ -113,6 +113,11 @@ fn sections_that_exist_once() {
             ),
             ("output_tokens = 0", "reservation.output_tokens: must be from 1 to 100000000, not 0"),
             ("cutoff = 1", "reservation.cutoff: must be true or false, not an integer"),
+            ("fit = \"yes\"", "reservation.fit: must be true or false, not a string"),
+            (
+                "fit = true\noutput_tokens = 4096",
+                "reservation.fit: reserves the whole output limit: set `output_tokens` to \"max\" or leave it out",
+            ),
         ],
     );
     let root = |line: &str| problems(&format!("{line}\n{PROVIDER}"));
