@@ -32,7 +32,7 @@ pub fn rewrite(body: &Bytes, facts: &RequestFacts, rewrites: Rewrites) -> Option
         None
     };
     let limits = rewrites.output_limit.map(|limit| facts.limit_places.edits(limit, facts, body));
-    let mut edits: Vec<Edit> = limits.into_iter().flatten().flatten().chain(usage).collect();
+    let mut edits: Vec<Edit> = usage.into_iter().chain(limits.into_iter().flatten().flatten()).collect();
     // What is put in at one place keeps its order.
     edits.sort_by_key(|edit| edit.start);
     if edits.is_empty() { None } else { splice(body, &edits) }
