@@ -76,19 +76,26 @@ pub(crate) async fn admit(app: &Arc<App>, candidate: Candidate<'_>) -> Decision 
             record_refusal(app, &candidate, at, &refused, limit, refusal.binding.needed.get());
             Decision { outcome: Err(refused), standing: refusal.tightest }
         }
-        Turn::Failed => {
-            let message = "The limits cannot be checked at the moment. Try again in a few seconds.";
+        Turn::Failed(message) => {
             Decision { outcome: Err(Refused::unavailable("store_unavailable", message)), standing: None }
         }
     }
 }
+
+/// What is said where there is no verdict.
+const UNDECIDED: &str = "The limits cannot be checked at the moment. Try again in a few seconds.";
+
+/// What is said of a call that would be forgotten if the process were killed.
+const UNWRITTEN: &str = "This call cannot be written down at the moment, and its budget must not forget it. Try \
+                         again in a few seconds.";
 
 /// What the store said to one plan.
 enum Turn {
     Admitted(Call, Option<Standing>),
     /// Together with what it refused.
     Refused(Box<(Refusal, Judged)>),
-    Failed,
+    /// With what the client is told.
+    Failed(&'static str),
 }
 
 /// Asks the store once.
@@ -109,10 +116,7 @@ async fn ask(
         Ok(Verdict::Admitted(admission)) => {
             if let Err(error) = call.admitted(admission.at) {
                 tracing::debug!(request_id = %candidate.request_id, %error, "admitted, and given up");
-                let message = "This call cannot be written down at the moment, and its budget must not forget \
-                               it. Try again in a few seconds.";
-                let refused = Refused::unavailable("store_unavailable", message);
-                return Decision { outcome: Err(refused), standing: admission.tightest };
+                return Turn::Failed(UNWRITTEN);
             }
             for index in admission.over_soft.iter() {
                 warn_over_soft(app, candidate, limits.get(index));
@@ -121,14 +125,14 @@ async fn ask(
         }
         Ok(Verdict::Refused(refusal)) => match call.refused() {
             Some(judged) => Turn::Refused(Box::new((refusal, judged))),
-            None => Turn::Failed,
+            None => Turn::Failed(UNDECIDED),
         },
         Err(error) => {
             tracing::error!(request_id = %candidate.request_id, %error, "the store gave no verdict");
             if !error.may_have_applied() {
                 call.refused();
             }
-            Turn::Failed
+            Turn::Failed(UNDECIDED)
         }
     }
 }

@@ -25,7 +25,7 @@ pub(crate) fn fit(
         return None;
     }
     let rooms = refusal.refusing.iter().map(|entry| {
-        let limit = judged.limits.get(entry.index).filter(|limit| limit.is_hard_budget())?;
+        let limit = judged.limits.get(entry.index).filter(|limit| limit.grows_with_output())?;
         Some((limit, entry.limit.saturating_sub(entry.spent).saturating_sub(entry.held)))
     });
     let rooms: Vec<(&AppliedLimit, Amount)> = rooms.collect::<Option<_>>()?;

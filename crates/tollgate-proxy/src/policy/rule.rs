@@ -82,16 +82,15 @@ impl AppliedLimit {
         self.rule.is_of_models()
     }
 
-    /// Whether it is an enforced budget, of money or tokens: what a stream's reservation grows against, and
-    /// what a request's output limit is fitted to.
-    pub(crate) fn is_hard_budget(&self) -> bool {
-        let is_budget = matches!(self.rule.rule, Rule::Calendar(_) | Rule::Idle { .. });
-        let is_spent = match self.rule.measure {
+    /// Whether it is a hard budget of money or tokens: what a stream's reservation grows against, and what a
+    /// request's output limit is fitted to.
+    pub(crate) fn grows_with_output(&self) -> bool {
+        let grows = match self.rule.measure {
             Measure::MicroUsd => true,
             Measure::Unit(unit) => unit != Unit::Requests,
-            Measure::Concurrent | Measure::RequestTokens => false,
+            _ => false,
         };
-        is_budget && is_spent && self.rule.enforcement == Enforcement::Hard
+        grows && self.is_hard_budget()
     }
 }
 

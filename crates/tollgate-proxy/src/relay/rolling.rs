@@ -61,7 +61,7 @@ impl Rolling {
     /// The state at the beginning of an answer; `None` where it never has to grow: no hard budget holds it,
     /// or all the output it may have is reserved.
     pub(crate) fn new(terms: &Terms<'_>, slice_tokens: u64, meter: &Meter) -> Option<Self> {
-        let is_held = terms.limits.iter().any(AppliedLimit::is_hard_budget);
+        let is_held = terms.limits.iter().any(AppliedLimit::grows_with_output);
         if !terms.quote.billed || !is_held || is_covered(terms.quote) {
             return None;
         }
@@ -128,7 +128,7 @@ fn within_limit(quote: &Quote, output_tokens: u64) -> u64 {
 /// What `limit` is charged when `before` grows to `after`. Rates, open requests and the size of requests are
 /// about what was asked for: they are charged when it was admitted and when it is settled.
 fn growth(limit: &AppliedLimit, before: &Quote, after: &Quote) -> Amount {
-    if !limit.is_hard_budget() {
+    if !limit.grows_with_output() {
         return Amount::ZERO;
     }
     after.charge(limit).saturating_sub(before.charge(limit))
@@ -141,7 +141,7 @@ fn used_up_at(terms: &Terms<'_>, so_far: &SoFar<'_>, slice_tokens: u64) -> u64 {
     let now = so_far.with_output(output_tokens);
     let next = so_far.with_output(output_tokens.saturating_add(slice_tokens));
     let held = terms.quote.share(so_far.model());
-    let budgets = terms.limits.iter().filter(|limit| limit.is_hard_budget());
+    let budgets = terms.limits.iter().filter(|limit| limit.grows_with_output());
     let used_up = budgets.map(|limit| {
         let exact = |amounts| limit.rule.measure.exact(amounts).as_millionths();
         let Some(left) = exact(&held).checked_sub(exact(&now)) else { return output_tokens };
