@@ -126,7 +126,8 @@ fn a_key_s_limits_are_listed_the_most_restrictive_first() {
          [[limits]]\nscope = \"session\"\nmax_concurrent = 1\n\
          [[limits]]\nscope = \"tenant\"\nbudget_usd = 1000\nwindow = \"day\"\n\
          [[limits]]\nscope = \"model\"\nid = \"other\"\nmax_concurrent = 1\n\
-         [[limits]]\nscope = \"team\"\nmodels = [\"oth*\"]\nmax_concurrent = 1\n",
+         [[limits]]\nscope = \"team\"\nmodels = [\"oth*\"]\nmax_concurrent = 1\n\
+         [[runs]]\nkey = \"k\"\nmax_steps = 9\nmax_seconds = 60\n[[runs]]\nbudget_usd = 2\n",
     );
     let listed: Vec<_> = setup
         .key_limits(&KeyHash::of("key_of_t"))
@@ -148,10 +149,13 @@ fn a_key_s_limits_are_listed_the_most_restrictive_first() {
         "global global micro_usd/total calendar",
         "team ml micro_usd/month calendar",
         "tenant t micro_usd/day calendar",
+        "session * micro_usd/run idle",
         "provider openai micro_usd/day calendar",
+        "key k milliseconds/run elapsed",
         "user * requests/minute token-bucket",
         "team ml requests/day sliding-window",
         "global global requests/second sliding-window",
+        "key k steps/run idle",
     ];
     assert_eq!(listed, expected);
     assert!(setup.key_limits(&KeyHash::of("nobody")).is_none());
@@ -196,5 +200,5 @@ fn the_example_of_limits_says_nothing_that_it_does_not_mean() {
     let options = GatewayOptions { config: format!("{key}{limits}"), ..GatewayOptions::default() };
     let setup = setup(&options, "http://127.0.0.1:1", Path::new("/nowhere"));
     assert!(setup.warnings(NOW).is_empty());
-    assert_eq!(setup.key_limits(&KeyHash::of("key")).unwrap().len(), 14);
+    assert_eq!(setup.key_limits(&KeyHash::of("key")).unwrap().len(), 16);
 }

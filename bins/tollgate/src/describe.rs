@@ -15,6 +15,8 @@ pub(crate) fn describe_limit(limit: &KeyLimit) -> String {
             let window = if limit.window == "total" { "lifetime" } else { limit.window };
             format!("budget   {}.{:06} USD per {window}, {mode}", micro / 1_000_000, micro % 1_000_000)
         }
+        (_, "elapsed") => format!("run      {} s since its first call", amount.get() / 1_000),
+        (unit, "idle") => format!("run      {amount} {unit}"),
         (_, "open") => format!("open     {amount} requests at a time"),
         (unit, "request") => format!("size     {amount} {unit} per request"),
         (unit, algorithm) => format!("rate     {amount} {unit} per {}, {algorithm}", limit.window),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tollgate_limiter::Tokens;
 
-use crate::{ConfigErrors, Environment, Provider, Route, ScopedLimit, Secret, Tenant};
+use crate::{ConfigErrors, Environment, Provider, Route, Run, ScopedLimit, Secret, Tenant};
 
 /// A configuration that was checked as a whole.
 #[derive(Clone, Debug)]
@@ -32,6 +32,8 @@ pub struct Config {
     /// `[[limits]]` in the file's order. No two, and none and a tenant's own, have the same scope, id,
     /// models, unit and window.
     pub limits: Vec<ScopedLimit>,
+    /// `[[runs]]` in the file's order, each for another owner.
+    pub runs: Vec<Run>,
     /// What is allowed but probably not meant, one sentence each with file and field: to be logged.
     pub warnings: Vec<String>,
 }

@@ -15,6 +15,7 @@ mod nearest;
 mod parse;
 mod problems;
 mod provider;
+mod run;
 mod secret;
 mod section;
 mod tenant;
@@ -29,5 +30,6 @@ pub use limit::{Algorithm, Budget, BudgetWindow, RateLimit, Scope, ScopedLimit, 
 pub use model_globs::ModelGlobs;
 pub use nearest::nearest;
 pub use provider::{BaseUrl, Protocol, Provider, Route};
+pub use run::{Run, RunOwner};
 pub use secret::Secret;
 pub use tenant::{Attributes, Key, KeyHash, Tenant};

@@ -8,6 +8,7 @@ mod key;
 mod limit;
 mod provider;
 mod reach;
+mod run;
 mod server;
 mod tenant;
 
@@ -63,6 +64,7 @@ fn read(context: &Context<'_>, root: Section<'_>) -> Config {
         tenant::tenants(context, &root, pricing.unpriced, &mut counters);
     let reach = Reach::new(&providers, &tenants);
     let limits = limit::limits(context, &root, pricing.unpriced, &mut counters, &reach);
+    let runs = run::runs(context, &root, &tenants);
     fixed::check(context.problems, &tenants, &key_places, &limits);
     reach::warn_of_unbounded(context.problems, &tenants, &without_limits, &limits);
     root.finish();
@@ -78,6 +80,7 @@ fn read(context: &Context<'_>, root: Section<'_>) -> Config {
         routes,
         tenants,
         limits,
+        runs,
         warnings: Vec::new(),
     }
 }

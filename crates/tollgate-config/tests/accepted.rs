@@ -8,7 +8,7 @@ use std::time::Duration;
 use common::{environment, parse};
 use tollgate_config::{
     Algorithm, BudgetWindow, Config, KeyHash, OpenAiSessionField, OutputReservation, Protocol, RateLimit,
-    Sessions, Store, Unit, Unpriced,
+    RunOwner, Sessions, Store, Unit, Unpriced,
 };
 use tollgate_limiter::{Amount, DurationMs, Enforcement, MicroUsd, Period, Tokens};
 
@@ -179,6 +179,21 @@ fn tenants_are_read() {
     assert!(ci.models.as_ref().unwrap().matches("gpt-5") && !ci.models.as_ref().unwrap().matches("gpt-55"));
     assert_eq!(ci.attributes.get("team").map(|team| &**team), Some("ml"));
     assert!(dev.models.is_none() && dev.attributes.is_empty());
+}
+
+#[test]
+fn runs_are_read() {
+    let runs = "[[runs]]\nmax_steps = 50\nmax_seconds = 600\n[[runs]]\ntenant = \"acme\"\nmax_tokens = 0\n\
+                [[runs]]\ntenant = \"acme\"\nkey = \"dev\"\nbudget_usd = 1.5\n";
+    let config = parse(&format!("{REFERENCE}{runs}")).unwrap();
+    let [all, tenant, key] = &config.runs[..] else { panic!("three runs") };
+    assert_eq!(
+        (&all.owner, all.steps, all.tokens, all.budget),
+        (&RunOwner::All, Some(Amount::new(50)), None, None)
+    );
+    assert_eq!(all.time, Some(DurationMs::new(600_000)));
+    assert_eq!((&tenant.owner, tenant.tokens), (&RunOwner::Tenant("acme".into()), Some(Amount::ZERO)));
+    assert_eq!((&key.owner, key.budget), (&RunOwner::Key("dev".into()), Some(MicroUsd::new(1_500_000))));
 }
 
 #[test]

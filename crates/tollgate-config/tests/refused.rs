@@ -23,6 +23,29 @@ fn check(header: &str, table: &[(&str, &str)]) {
 }
 
 #[test]
+fn runs() {
+    check(
+        "[[runs]]",
+        &[
+            (
+                "max_stepz = 1\nmax_steps = 1",
+                "runs[0].max_stepz: unknown field; the nearest known one is `max_steps`",
+            ),
+            ("max_steps = -1", "runs[0].max_steps: must be from 0 to 10000000000, not -1"),
+            ("max_seconds = 1e9", "runs[0].max_seconds: must be an integer, not a decimal number"),
+            ("budget_usd = -1", "runs[0].budget_usd: must not be negative"),
+            ("tenant = \"acme\"\nmax_steps = 1", "runs[0].tenant: no tenant has the id \"acme\""),
+            ("key = \"k\"\nmax_steps = 1", "runs[0].key: no key has the id \"k\""),
+        ],
+    );
+    let nothing =
+        "t.toml:1: runs[0]: limits nothing: give it `max_steps`, `max_tokens`, `budget_usd` or `max_seconds`";
+    assert_eq!(problems(&format!("[[runs]]\n{PROVIDER}")), nothing);
+    let twice = "t.toml:3: runs[1]: whom this run is for is already that of runs[0] (line 1)";
+    assert_eq!(problems(&format!("[[runs]]\nmax_steps = 1\n[[runs]]\nmax_steps = 2\n{PROVIDER}")), twice);
+}
+
+#[test]
 fn sessions() {
     check(
         "[sessions]",

@@ -8,7 +8,7 @@ use crate::policy::Policy;
 
 /// Replays the usage file of `journal`, and what the journal holds, into `store`.
 ///
-/// Budgets of every scope come back; rate limits start at zero. Spend that no budget of today's
+/// Budgets of every scope and runs come back; rate limits start at zero. Spend that no budget of today's
 /// configuration is for is skipped. A call that made use of several models comes back as spent on the
 /// one that answered: an event has one cost.
 pub(crate) fn restore(
@@ -18,6 +18,6 @@ pub(crate) fn restore(
     progress: impl FnMut(u64, u64),
 ) -> Result<ReplaySummary, UsageError> {
     journal.restore(progress, |event| {
-        policy.budgets_of(event, |limit| store.restore(limit, event.ts, event.cost));
+        policy.spent_of(event, |limit, spent| store.restore(limit, event.ts, spent));
     })
 }

@@ -148,6 +148,11 @@ pub struct TokenCounts {
 }
 
 impl TokenCounts {
+    /// All input and all output.
+    pub const fn total(&self) -> u64 {
+        self.input_total().saturating_add(self.output)
+    }
+
     /// All input, whichever class it is billed in.
     pub const fn input_total(&self) -> u64 {
         self.input.saturating_add(self.cache_read).saturating_add(self.cache_write_total())

@@ -12,6 +12,10 @@ pub(crate) enum Measure {
     Unit(Unit),
     /// Money.
     MicroUsd,
+    /// Calls of a run that cost tokens or money.
+    Steps,
+    /// Milliseconds since a run's first call.
+    Elapsed,
     /// Requests that are open.
     Concurrent,
     /// The tokens of one request, against the most that one may need.
@@ -24,6 +28,8 @@ impl Measure {
         match self {
             Self::Unit(unit) => unit.name(),
             Self::MicroUsd => "micro_usd",
+            Self::Steps => "steps",
+            Self::Elapsed => "milliseconds",
             Self::Concurrent => "concurrent_requests",
             Self::RequestTokens => "tokens",
         }
@@ -37,7 +43,10 @@ impl Measure {
     /// What a request really added.
     pub(crate) fn exact(self, amounts: &Amounts) -> ExactAmount {
         match self {
-            Self::Unit(Unit::Requests) | Self::Concurrent => ExactAmount::whole(amounts.requests),
+            // A call needs time: the least that is counted.
+            Self::Unit(Unit::Requests) | Self::Steps | Self::Elapsed | Self::Concurrent => {
+                ExactAmount::whole(amounts.requests)
+            }
             Self::Unit(Unit::Tokens) | Self::RequestTokens => {
                 ExactAmount::whole(amounts.input_tokens.saturating_add(amounts.output_tokens))
             }

@@ -1,24 +1,29 @@
-//! The budgets that a call of the past belongs to, by what its usage event says.
+//! The budgets and runs that a call of the past belongs to, by what its usage event says.
 
 use std::sync::Arc;
 
-use tollgate_config::Scope;
-use tollgate_limiter::Limit;
+use http::Method;
+use tollgate_config::{Scope, Unit};
+use tollgate_limiter::{ExactAmount, Limit, Rule, Tokens};
+use tollgate_providers::route;
 use tollgate_usage::Replayed;
 
 use super::{Called, LimitRule, Measure, Owner, Policy};
 
 impl Policy {
-    /// Calls `each` with every budget that a recorded call was spent from, as today's rules have it.
-    pub(crate) fn budgets_of(&self, event: &Replayed<'_>, mut each: impl FnMut(&Limit)) {
+    /// Calls `each` with every budget and run that a recorded call was spent from, as today's rules have it,
+    /// and with what was spent of it.
+    pub(crate) fn spent_of(&self, event: &Replayed<'_>, mut each: impl FnMut(&Limit, ExactAmount)) {
         let past = Past {
             owner: Owner { tenant: event.tenant, key: event.key },
-            session: event.session,
+            event,
             model: self.charged_as(event),
         };
         let mut spend = |scope, value: &str, is_chosen| {
             for rule in self.rules.of(scope, value) {
-                past.budget(rule, value, is_chosen).iter().for_each(|limit| each(limit));
+                if let Some((limit, spent)) = past.spent(rule, value, is_chosen) {
+                    each(&limit, spent);
+                }
             }
         };
         spend(Scope::Global, Scope::Global.name(), false);
@@ -33,7 +38,9 @@ impl Policy {
         }
         if !past.model.is_called_by_id() {
             for rule in self.rules.of(Scope::Model, past.model.name).filter(|rule| rule.id.is_some()) {
-                past.budget(rule, past.model.name, false).iter().for_each(|limit| each(limit));
+                if let Some((limit, spent)) = past.spent(rule, past.model.name, false) {
+                    each(&limit, spent);
+                }
             }
         }
     }
@@ -54,21 +61,55 @@ impl Policy {
 /// A recorded call.
 struct Past<'a> {
     owner: Owner<'a>,
-    session: Option<&'a str>,
+    event: &'a Replayed<'a>,
     model: Called<'a>,
 }
 
 impl Past<'_> {
-    /// The limit of a budget that the call belongs to. `is_chosen`: the caller had set `value`.
-    fn budget(&self, rule: &Arc<LimitRule>, value: &str, is_chosen: bool) -> Option<Arc<Limit>> {
-        let belongs = rule.measure == Measure::MicroUsd
-            && rule.passes(self.model.name, self.model.id)
-            && (self.session.is_some() || !rule.is_per_session());
-        let value = || rule.id.clone().unwrap_or_else(|| value.into());
-        let limit = || match is_chosen {
-            true => rule.chosen(value(), self.owner, self.session),
-            false => rule.applied(value(), self.owner, self.session),
+    /// The limit of a budget or run that the call belongs to, with what it spent of it. `is_chosen`: the
+    /// caller had set `value`.
+    fn spent(
+        &self,
+        rule: &Arc<LimitRule>,
+        value: &str,
+        is_chosen: bool,
+    ) -> Option<(Arc<Limit>, ExactAmount)> {
+        let session = self.event.session;
+        let belongs =
+            rule.passes(self.model.name, self.model.id) && (session.is_some() || !rule.is_per_session());
+        let spent = self.measured(rule).filter(|_| belongs)?;
+        let value = rule.id.clone().unwrap_or_else(|| value.into());
+        let limit = match is_chosen {
+            true => rule.chosen(value, self.owner, session),
+            false => rule.applied(value, self.owner, session),
         };
-        belongs.then(|| limit().limit)
+        Some((limit.limit, spent))
+    }
+
+    /// What the call spent, where that comes back: not of rates and of what is open.
+    fn measured(&self, rule: &LimitRule) -> Option<ExactAmount> {
+        let is_sum = matches!(rule.rule, Rule::Idle { .. });
+        match rule.measure {
+            Measure::MicroUsd => Some(self.event.cost),
+            Measure::Steps | Measure::Elapsed => self.is_billed().then_some(ExactAmount::whole(1)),
+            Measure::Unit(Unit::Tokens) if is_sum => Some(ExactAmount::whole(self.tokens())),
+            Measure::Unit(_) | Measure::Concurrent | Measure::RequestTokens => None,
+        }
+    }
+
+    /// What was used or, where that is an estimate, at least what was reserved: as the call was settled.
+    fn tokens(&self) -> u64 {
+        let event = self.event;
+        let reserved_output = event.reserved_output.map_or(0, Tokens::get);
+        let reserved = event.estimated_input.get().saturating_add(reserved_output);
+        event.tokens.total().max(if event.usage_estimated { reserved } else { 0 })
+    }
+
+    /// Whether its provider would have billed the call. Paths that are no longer known were.
+    fn is_billed(&self) -> bool {
+        let call = [Method::POST, Method::GET]
+            .iter()
+            .find_map(|method| route(method.as_str(), self.event.path, None).ok());
+        call.is_none_or(|endpoint| endpoint.is_billed())
     }
 }

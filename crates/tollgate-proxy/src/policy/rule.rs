@@ -6,7 +6,8 @@
 use std::{fmt::Write, sync::Arc};
 
 use tollgate_config::{
-    Algorithm, Budget, BudgetWindow, ModelGlobs, RateLimit, Scope, ScopedLimit, Tenant, Unit, Unpriced,
+    Algorithm, Budget, BudgetWindow, ModelGlobs, RateLimit, Run, RunOwner, Scope, ScopedLimit, Tenant, Unit,
+    Unpriced,
 };
 use tollgate_limiter::{Amount, CounterKey, DurationMs, Enforcement, Limit, Rule};
 
@@ -14,6 +15,9 @@ use super::{Measure, Owner};
 
 /// How long a session is remembered after its last call.
 const SESSION_IDLE: DurationMs = DurationMs::new(86_400_000);
+
+/// The window of a run's limits.
+const RUN: &str = "run";
 
 /// One amount that is limited.
 #[derive(Debug)]
@@ -117,6 +121,33 @@ impl LimitRule {
         rates.chain(budgets).map(Self::with_only).collect()
     }
 
+    /// The rules of one `[[runs]]` table: counters of each session, of everybody or of one tenant or key.
+    pub(super) fn of_run(run: &Run) -> Vec<Self> {
+        let (scope, id) = match &run.owner {
+            RunOwner::All => (Scope::Session, None),
+            RunOwner::Tenant(id) => (Scope::Tenant, Some(id)),
+            RunOwner::Key(id) => (Scope::Key, Some(id)),
+        };
+        let about = About { scope, id, models: None };
+        let sum = Rule::Idle { after: SESSION_IDLE };
+        let time = Rule::Elapsed { after: SESSION_IDLE };
+        let rules = [
+            run.steps.map(|steps| about.rule(Measure::Steps, RUN, sum, steps)),
+            run.tokens.map(|tokens| about.rule(Measure::Unit(Unit::Tokens), RUN, sum, tokens)),
+            run.budget.map(|budget| LimitRule {
+                unpriced: Some(Unpriced::Block),
+                ..about.rule(Measure::MicroUsd, RUN, sum, Amount::new(budget.get()))
+            }),
+            run.time.map(|time_ms| about.rule(Measure::Elapsed, RUN, time, Amount::new(time_ms.get()))),
+        ];
+        rules.into_iter().flatten().collect()
+    }
+
+    /// Whether it is one of a run.
+    pub(crate) fn is_of_run(&self) -> bool {
+        self.window == RUN
+    }
+
     /// Whether it counts the use of a model: `name` as the call has it, `id` as the price table has it.
     pub(super) fn passes(&self, name: &str, id: &str) -> bool {
         self.models.as_ref().is_none_or(|globs| globs.matches_any_case(name) || globs.matches_any_case(id))
@@ -129,7 +160,7 @@ impl LimitRule {
 
     /// Whether each session has a counter of its own.
     pub(super) fn is_per_session(&self) -> bool {
-        self.scope == Scope::Session || matches!(self.rule, Rule::Idle { .. })
+        self.scope == Scope::Session || matches!(self.rule, Rule::Idle { .. } | Rule::Elapsed { .. })
     }
 
     /// The limit for `value` of the scope. `session` is that of the call, for rules that have a counter

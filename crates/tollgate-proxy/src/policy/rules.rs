@@ -33,6 +33,9 @@ impl Rules {
         for rule in config.limits.iter().flat_map(LimitRule::of_limit) {
             rules.insert(rule);
         }
+        for rule in config.runs.iter().flat_map(LimitRule::of_run) {
+            rules.insert(rule);
+        }
         rules
     }
 

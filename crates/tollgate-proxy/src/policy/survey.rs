@@ -21,9 +21,10 @@ pub struct KeyLimit {
     pub unit: &'static str,
     /// Its window, as in usage events.
     pub window: &'static str,
-    /// The most it lets through: requests, tokens or micro-USD.
+    /// The most it lets through: requests, tokens, micro-USD or, of a run, milliseconds.
     pub amount: Amount,
-    /// How it counts: the algorithm's name of a rate limit, else `calendar`, `idle`, `open` or `request`.
+    /// How it counts: the algorithm's name of a rate limit, else `calendar`, `idle`, `elapsed`, `open` or
+    /// `request`.
     pub counting: &'static str,
     /// Whether it refuses or warns.
     pub enforcement: Enforcement,
@@ -94,11 +95,13 @@ impl Policy {
         if let Some(id) = rule.id.as_deref().filter(|_| rule.scope == Scope::Model) {
             return self.name_warning(id, at).map(|warning| format!("{}: {warning}", subject()));
         }
-        let is_hard_budget = rule.measure == Measure::MicroUsd && rule.enforcement == Enforcement::Hard;
-        (is_hard_budget && rule.is_per_session() && !self.sessions.derive).then(|| {
+        let bounds =
+            rule.is_of_run() || rule.measure == Measure::MicroUsd && rule.enforcement == Enforcement::Hard;
+        (bounds && rule.is_per_session() && !self.sessions.derive).then(|| {
             let subject = subject();
+            let what = if rule.is_of_run() { "run" } else { "budget" };
             format!(
-                "{subject} has a budget for each session, and `sessions.derive` is off: calls that name no session \
+                "{subject} has a {what} for each session, and `sessions.derive` is off: calls that name no session \
                  are not bounded by it"
             )
         })
@@ -169,6 +172,7 @@ const fn counting(rule: Rule) -> &'static str {
         Rule::TokenBucket { .. } => "token-bucket",
         Rule::Calendar(_) => "calendar",
         Rule::Idle { .. } => "idle",
+        Rule::Elapsed { .. } => "elapsed",
         Rule::Concurrent => "open",
         _ => "request",
     }
@@ -186,7 +190,7 @@ fn rank(rule: &LimitRule) -> (&'static str, bool, u128) {
         "hour" => amount * 31 * 24,
         "day" => amount * 31,
         "week" => amount * 31 / 7,
-        "session" => u128::MAX,
+        "session" | "run" => u128::MAX,
         _ => amount,
     };
     (rule.measure.name(), rule.enforcement == Enforcement::Soft, per_month)

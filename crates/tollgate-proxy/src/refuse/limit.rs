@@ -7,7 +7,7 @@ use tollgate_limiter::{Amount, DurationMs, EntryRefusal, MicroUsd, Outcome, Refu
 use tollgate_providers::ErrorKind;
 use tollgate_usage::RefusingLimit;
 
-use super::{Refused, whole_seconds};
+use super::{RETRY_AFTER_HELD_SECONDS, Refused, run, whole_seconds};
 use crate::policy::{AppliedLimit, Measure};
 
 /// The longest `retry-after` that every official SDK obeys; beyond it some retry at once.
@@ -15,9 +15,6 @@ const RETRY_AFTER_OBEYED_SECONDS: u64 = 60;
 
 /// What `retry-after` says when waiting does not help: no SDK that obeys it waits longer.
 const RETRY_AFTER_NEVER_SECONDS: u64 = 60;
-
-/// What `retry-after` says while open reservations hold the money: they end with their answers.
-const RETRY_AFTER_HELD_SECONDS: u64 = 5;
 
 /// What is said of a limit of 0, which no smaller request passes.
 const BLOCKS: &str = " The limit is 0: it blocks every call that counts. Raise it to let calls pass.";
@@ -34,10 +31,13 @@ impl Refused {
             return Self::new(ErrorKind::Internal, "internal", message);
         };
         match (limit.rule.measure, binding.outcome) {
+            _ if limit.rule.is_of_run() => run::exhausted(binding, limit),
             (Measure::MicroUsd, _) => over_budget(binding, limit),
             (Measure::Concurrent, _) => too_many_open(binding, limit),
             (Measure::Unit(_), Outcome::Wait(wait)) => over_rate(binding, limit, wait),
-            (Measure::Unit(_) | Measure::RequestTokens, _) => too_large(binding, limit),
+            (Measure::Unit(_) | Measure::RequestTokens | Measure::Steps | Measure::Elapsed, _) => {
+                too_large(binding, limit)
+            }
         }
     }
 }
@@ -182,7 +182,7 @@ fn too_many_open(binding: &EntryRefusal, limit: &AppliedLimit) -> Refused {
 }
 
 /// Whose limit it is, as messages say it.
-struct Whose<'a>(&'a AppliedLimit);
+pub(super) struct Whose<'a>(pub(super) &'a AppliedLimit);
 
 impl fmt::Display for Whose<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -206,7 +206,7 @@ fn unit(limit: &AppliedLimit) -> String {
 }
 
 /// Micro-USD as dollars with six decimals: exact, so that small budgets can be told apart.
-fn usd(micro_usd: u64) -> String {
+pub(super) fn usd(micro_usd: u64) -> String {
     let micro = MicroUsd::new(micro_usd).get();
     format!("{}.{:06} USD", micro / 1_000_000, micro % 1_000_000)
 }

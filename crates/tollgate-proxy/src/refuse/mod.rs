@@ -7,11 +7,15 @@ use tollgate_providers::{ErrorKind, Protocol, error_body};
 use crate::{body::Body, headers};
 
 mod limit;
+mod run;
 
 pub(crate) use self::limit::refusing_limit;
 
 /// What `retry-after` says while the store is away.
 pub(crate) const RETRY_AFTER_UNAVAILABLE_SECONDS: u64 = 5;
+
+/// What `retry-after` says while open reservations hold the money: they end with their answers.
+const RETRY_AFTER_HELD_SECONDS: u64 = 5;
 
 /// A refusal, ready to be written.
 #[derive(Debug)]
