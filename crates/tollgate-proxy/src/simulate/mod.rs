@@ -136,7 +136,7 @@ pub(crate) fn simulate<P: AsRef<Path>>(
         Past::Refusal(refusal) => past_refusals += u64::from(refusal.ts >= since),
         Past::Usage(event) if event.ts < since => {
             spent_before.add(event.cost);
-            policy.budgets_of(event, |limit| store.restore(limit, event.ts, event.cost));
+            policy.spent_of(event, |limit, spent| store.restore(limit, event.ts, spent));
         }
         Past::Usage(event) => {
             if calls.len() <= CALLS_MAX {
