@@ -3,6 +3,7 @@
 mod bench;
 mod command;
 mod prices;
+mod redis;
 mod semver;
 mod test;
 mod tidy;
@@ -26,6 +27,8 @@ enum Task {
     Bench(bench::Arguments),
     /// Import a public price map into the price table.
     Prices(prices::Arguments),
+    /// Find a redis-server for the tests, or install one.
+    Redis,
     /// Compare the public interfaces with those of the last release.
     Semver,
     /// Run every check and test, installing what they need.
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().task {
         Task::Bench(arguments) => bench::run(root(), &arguments).map_err(Into::into),
         Task::Prices(arguments) => prices::run(&arguments),
+        Task::Redis => redis::run().map_err(Into::into),
         Task::Semver => semver::run(root()).map_err(Into::into),
         Task::Test(arguments) => test::run(root(), &arguments),
         Task::Tidy => tidy::run(root()),

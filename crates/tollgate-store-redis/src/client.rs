@@ -1,0 +1,174 @@
+//! The one place that names fred: a connection that reconnects by itself, and what its errors mean.
+//!
+//! What fred would do by itself and must not: send a command again whose connection closed
+//! (`max_command_attempts`), wait for an answer without end (`default_command_timeout`; options of a single
+//! call are ignored for scripts), queue without end (`max_command_buffer_len`), and take a server that says
+//! nothing for one that is there (`unresponsive`).
+
+use std::{fmt, time::Duration};
+
+use fred::{
+    clients::Client as Fred,
+    error::{Error, ErrorKind},
+    interfaces::{ClientLike as _, LuaInterface as _},
+    types::{
+        Builder, ClusterHash, ConnectHandle, CustomCommand, Value,
+        config::{Config, ReconnectPolicy},
+        scripts::Script as FredScript,
+    },
+};
+use tollgate_store::StoreError;
+
+use crate::{ConnectError, Settings};
+
+/// What can be connected to. Not a cluster: the limits of one call may lie in several slots.
+const SCHEMES: &[&str] = &["redis", "rediss", "redis-sentinel", "rediss-sentinel"];
+/// Commands that may wait for the connection at once.
+const QUEUE_MAX: usize = 65_536;
+/// Between two attempts to connect: from the first, doubling, to the second.
+const RECONNECT_MS: (u32, u32) = (100, 5_000);
+/// So much a pause may be longer, so that copies do not come back all at once.
+const JITTER_MS: u32 = 50;
+/// To connect, and to introduce oneself.
+const CONNECT: Duration = Duration::from_secs(1);
+/// How often a connection is looked at whether it still answers.
+const CHECK: Duration = Duration::from_millis(100);
+
+/// A connection to one Redis. It ends with its owner.
+pub(crate) struct Client {
+    fred: Fred,
+    connection: ConnectHandle,
+}
+
+/// A script with its hash.
+pub(crate) struct Script(FredScript);
+
+impl Script {
+    pub(crate) fn new(text: &'static str) -> Self {
+        Self(FredScript::from_lua(text))
+    }
+}
+
+impl Client {
+    /// Begins to connect, on the runtime of the caller.
+    pub(crate) fn connect(settings: &Settings) -> Result<Self, ConnectError> {
+        let url = |error: Error| ConnectError::Url(error.details().to_owned());
+        let scheme = settings.url.split_once("://").map_or("", |(scheme, _)| scheme);
+        if !SCHEMES.contains(&scheme) {
+            return Err(ConnectError::Url(format!("it has to begin with one of {}", SCHEMES.join(", "))));
+        }
+        let mut config = Config::from_url(&settings.url).map_err(url)?;
+        config.fail_fast = false;
+        let mut builder = Builder::from_config(config);
+        builder.set_policy(reconnect_policy());
+        builder
+            .with_performance_config(|performance| performance.default_command_timeout = settings.attempt());
+        builder.with_connection_config(|connection| {
+            connection.connection_timeout = CONNECT;
+            connection.internal_command_timeout = CONNECT;
+            connection.max_command_attempts = 1;
+            connection.max_command_buffer_len = QUEUE_MAX;
+            connection.unresponsive.max_timeout = Some(settings.timeout.saturating_mul(2).max(CHECK * 4));
+            connection.unresponsive.interval = CHECK;
+        });
+        let fred = builder.build().map_err(url)?;
+        let connection = fred.connect();
+        Ok(Self { fred, connection })
+    }
+
+    /// Waits until there is a connection.
+    pub(crate) async fn connected(&self) -> Result<(), StoreError> {
+        self.fred.wait_for_connect().await.map_err(|error| meaning(&error))
+    }
+
+    /// Runs a script that answers with a text.
+    ///
+    /// Where the server does not know the script it is sent in full: then it has not run, so that
+    /// nothing runs twice.
+    pub(crate) async fn run(
+        &self,
+        script: &Script,
+        keys: &[String],
+        arguments: &[String],
+    ) -> Result<String, StoreError> {
+        if !self.fred.is_connected() {
+            return Err(StoreError::NotApplied("there is no connection to Redis".to_owned()));
+        }
+        let hash = script.0.sha1().clone();
+        let answer: Result<String, Error> = self.fred.evalsha(hash, keys.to_vec(), values(arguments)).await;
+        let answer = match (answer, script.0.lua()) {
+            (Err(error), Some(text)) if error.details().starts_with("NOSCRIPT") => {
+                self.fred.eval(text.clone(), keys.to_vec(), values(arguments)).await
+            }
+            (answer, _) => answer,
+        };
+        answer.map_err(|error| meaning(&error))
+    }
+
+    /// What `INFO` says in a section.
+    pub(crate) async fn info(&self, section: &str) -> Result<String, StoreError> {
+        let command = CustomCommand::new_static("INFO", ClusterHash::FirstKey, false);
+        let answer = self.fred.custom(command, vec![Value::from(section.to_owned())]).await;
+        answer.map_err(|error| meaning(&error))
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("is_connected", &self.fred.is_connected()).finish_non_exhaustive()
+    }
+}
+
+fn reconnect_policy() -> ReconnectPolicy {
+    const WITHOUT_END: u32 = 0;
+    let (first_ms, longest_ms) = RECONNECT_MS;
+    let mut policy = ReconnectPolicy::new_exponential(WITHOUT_END, first_ms, longest_ms, 2);
+    policy.set_jitter(JITTER_MS);
+    policy
+}
+
+fn values(arguments: &[String]) -> Vec<Value> {
+    arguments.iter().map(|argument| Value::from(argument.clone())).collect()
+}
+
+/// Answers that say that a script has not run. `OOM` is among them since Redis refuses the first write of a
+/// script, and no later one.
+const NOT_RUN: &[&str] = &[
+    "NOSCRIPT",
+    "LOADING",
+    "BUSY",
+    "READONLY",
+    "MASTERDOWN",
+    "OOM",
+    "TRYAGAIN",
+    "MOVED",
+    "ASK",
+    "CROSSSLOT",
+    "CLUSTERDOWN",
+    "NOAUTH",
+    "NOPERM",
+    "WRONGPASS",
+    "NOREPLICAS",
+    "MISCONF",
+];
+
+fn meaning(error: &Error) -> StoreError {
+    let details = error.details();
+    let says = || format!("{}: {details}", error.kind().to_str());
+    match error.kind() {
+        // Of what was sent and what was not, fred tells nothing.
+        ErrorKind::Timeout | ErrorKind::Canceled | ErrorKind::IO => StoreError::Unknown(says()),
+        ErrorKind::Backpressure | ErrorKind::Auth | ErrorKind::Routing | ErrorKind::Sentinel => {
+            StoreError::NotApplied(says())
+        }
+        _ if NOT_RUN.iter().any(|word| details.starts_with(word)) => StoreError::NotApplied(says()),
+        ErrorKind::Tls | ErrorKind::Config | ErrorKind::Url => StoreError::NotApplied(says()),
+        _ => StoreError::Corrupt(says()),
+    }
+}

@@ -1,0 +1,59 @@
+-- Concurrency: what open reservations hold, and nothing else.
+
+local function Concurrent()
+  local Rule = {}
+  -- A reservation whose copy died stays open. The counter outlives it no longer than its record does.
+  local KEPT_MS = 86400000
+
+  function Rule.new(counter)
+    counter.open = 0
+  end
+
+  function Rule.restore(counter, fields)
+    counter.open = fields[1]
+  end
+
+  function Rule.stored(counter)
+    return text(counter.open)
+  end
+
+  function Rule.kept_ms()
+    return KEPT_MS
+  end
+
+  function Rule.is_blank(counter)
+    return counter.open == 0
+  end
+
+  function Rule.when()
+    return NEVER
+  end
+
+  function Rule.tally(counter)
+    return 0, 0, counter.open
+  end
+
+  function Rule.remaining(counter, limit)
+    return sub(limit, counter.open)
+  end
+
+  function Rule.resets_at() end
+
+  function Rule.can_extend()
+    return true
+  end
+
+  function Rule.book(counter, _, charge)
+    counter.open = add(counter.open, charge)
+    return 0
+  end
+
+  function Rule.settle(counter, _, bookings)
+    counter.open = sub(counter.open, total(bookings))
+  end
+
+  -- What is over is not open.
+  function Rule.record() end
+
+  return Rule
+end

@@ -1,0 +1,61 @@
+-- Asks for more under a held reservation: all of it, or nothing.
+--
+-- KEYS: the record, its extensions, then a counter an entry. ARGV: time or nothing, the plan's fingerprint,
+-- the step, the charges separated by spaces, the plan, the most extensions there may be.
+
+local now, fingerprint, step, charges = now_ms(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4]
+local values = redis.call('MGET', KEYS[1], unpack(KEYS, 3))
+
+if not values[1] then
+  return 'X held'
+end
+local record = read_record(values[1])
+if record.plan ~= fingerprint then
+  return 'X plan'
+elseif record.state ~= 'H' then
+  return 'X held'
+end
+
+local holding = read_holding(record)
+if step <= holding.last then
+  local made = redis.call('HGET', KEYS[2], ARGV[3])
+  if not made then
+    return 'X stale'
+  end
+  local before, answer = string.match(made, '^([^|]*)|[^|]*|(.*)$')
+  return before == charges and answer or 'X charges'
+elseif holding.count >= tonumber(ARGV[6]) then
+  return 'X many'
+end
+
+local keys = { KEYS[1], unpack(KEYS, 3) }
+local entries, asked, asks = read_entries(ARGV[5], keys, values, 1, now), numbers_in(charges), {}
+for place, entry in ipairs(entries) do
+  entry.is_skipped = not entry.rule.can_extend(entry.counter, holding.slots[place], now)
+  if not entry.is_skipped then
+    -- What a request needs in all is asked of the limit on the largest one.
+    local before = entry.rule.is_whole_request and holding.charged[place] or 0
+    asks[#asks + 1] = { entry = entry, charge = add(asked[place], before) }
+  end
+end
+
+local answer, fits = decide(asks, now)
+if fits then
+  local slots = {}
+  for place, entry in ipairs(entries) do
+    if entry.is_skipped then
+      slots[place] = '-'
+    else
+      local slot
+      slot, entry.changed = book_more(entry, asked[place], now)
+      slots[place] = text(slot)
+      holding.charged[place] = add(holding.charged[place], asked[place])
+    end
+  end
+  write_changed(entries, now)
+  redis.call('HSET', KEYS[2], ARGV[3], table.concat({ charges, table.concat(slots, ' '), answer }, '|'))
+  redis.call('PEXPIRE', KEYS[2], text(HELD_KEPT_MS))
+  local rest = holding_text(step, holding.count + 1, holding.slots, holding.charged)
+  write_record(KEYS[1], 'H', fingerprint, record.answer, rest)
+end
+return answer

@@ -1,0 +1,78 @@
+-- Whole numbers in doubles: exact from 0 to 2^53 - 1, where sums stop and differences stop at 0.
+-- Quotients of such numbers, rounded down or up, are exact too: a double is nearer to the true quotient
+-- than that is to the next whole number.
+
+local EXACT_MAX = 9007199254740991
+local MILLIONTHS = 1000000
+local NEVER = -1
+
+local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
+
+-- Never tostring(): it writes 1e+14.
+local function text(number)
+  return string.format('%.0f', number)
+end
+
+local function add(one, other)
+  return min(one + other, EXACT_MAX)
+end
+
+local function sub(one, other)
+  return max(one - other, 0)
+end
+
+-- count * part / whole rounded down, and what that leaves of whole. Exact for part <= whole < 94,906,265,
+-- whose square is below 2^53: neither product is larger than count or that square.
+local function share(count, part, whole)
+  local rest = count % whole
+  local product = rest * part
+  return (count - rest) / whole * part + floor(product / whole), product % whole
+end
+
+local function share_up(count, part, whole)
+  local down, rest = share(count, part, whole)
+  return rest > 0 and down + 1 or down
+end
+
+-- Exact amounts are two numbers: units, and millionths below one unit.
+local function exact_add(units, millionths, more, more_millionths)
+  millionths = millionths + more_millionths
+  if millionths >= MILLIONTHS then
+    return add(add(units, more), 1), millionths - MILLIONTHS
+  end
+  return add(units, more), millionths
+end
+
+local function exact_sub(units, millionths, less, less_millionths)
+  units, millionths = units - less, millionths - less_millionths
+  if millionths < 0 then
+    units, millionths = units - 1, millionths + MILLIONTHS
+  end
+  if units < 0 then
+    return 0, 0
+  end
+  return units, millionths
+end
+
+local function rounded_up(units, millionths)
+  return millionths > 0 and add(units, 1) or units
+end
+
+-- Whether a / b < c / d, for b and d above 0, by the whole parts first and by the rest's inverse then: the
+-- products would not be exact. The rests shrink as in Euclid's algorithm.
+local function is_smaller_fraction(a, b, c, d)
+  while true do
+    local left, right = floor(a / b), floor(c / d)
+    if left ~= right then
+      return left < right
+    end
+    local left_rest, right_rest = a % b, c % d
+    if right_rest == 0 then
+      return false
+    end
+    if left_rest == 0 then
+      return true
+    end
+    a, b, c, d = d, right_rest, b, left_rest
+  end
+end

@@ -1,0 +1,36 @@
+-- Charges all of a plan that fits, or nothing.
+--
+-- KEYS: the record, then a counter an entry. ARGV: time or nothing, the plan's fingerprint, "f" for a first
+-- attempt or "r" for a retry, the plan.
+
+local now, fingerprint = now_ms(ARGV[1]), ARGV[2]
+local values = redis.call('MGET', unpack(KEYS))
+
+if values[1] then
+  local record = read_record(values[1])
+  if record.plan ~= fingerprint then
+    return 'X plan'
+  elseif record.answer == '' then
+    return 'X ended'
+  end
+  return record.answer
+end
+
+local entries, asks = read_entries(ARGV[4], KEYS, values, 1, now), {}
+for place, entry in ipairs(entries) do
+  asks[place] = { entry = entry, charge = entry.charge }
+end
+
+local answer, fits = decide(asks, now)
+if fits then
+  local slots, charged = {}, {}
+  for place, entry in ipairs(entries) do
+    slots[place], entry.changed = book(entry, entry.charge, now)
+    charged[place] = entry.charge
+  end
+  write_changed(entries, now)
+  write_record(KEYS[1], 'H', fingerprint, answer, holding_text(0, 0, slots, charged))
+elseif ARGV[3] == 'r' then
+  write_record(KEYS[1], 'R', fingerprint, answer, '')
+end
+return answer

@@ -1,0 +1,150 @@
+//! Random histories on Redis and in the limiter's ledger, on one clock: every answer is the same, and after
+//! every step every counter.
+//!
+//! `TOLLGATE_REDIS_HISTORIES` tries more of them than the usual ones.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test may fail; helpers beside test functions are no tests to clippy"
+)]
+
+mod history;
+
+use std::{
+    collections::HashMap,
+    env,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use proptest::{
+    prelude::*,
+    test_runner::{Config, TestRunner},
+};
+use tollgate_limiter::{Amount, ExactAmount, Ledger, Limit, Plan, ReservationId, TimestampMs, Verdict};
+use tollgate_store::{Clock, Held, ManualClock, Store, StoreError};
+use tollgate_store_redis::{RedisStore, testing::RedisServer};
+
+use history::{Call, History};
+
+/// A Monday, in the middle of a minute.
+const START: TimestampMs = TimestampMs::new(1_795_996_823_456);
+
+struct Redis {
+    server: RedisServer,
+    runtime: tokio::runtime::Runtime,
+    histories: AtomicU64,
+}
+
+/// One history, on both sides.
+struct Pair<'a> {
+    redis: &'a Redis,
+    clock: Arc<ManualClock>,
+    store: RedisStore,
+    ledger: Ledger,
+    limits: Vec<Arc<Limit>>,
+    held: HashMap<u128, Held>,
+}
+
+impl Redis {
+    fn start() -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        Self {
+            server: RedisServer::start().unwrap(),
+            runtime: runtime.unwrap(),
+            histories: AtomicU64::new(0),
+        }
+    }
+
+    /// A new pair, under a prefix that no other has.
+    fn pair(&self, limits: Vec<Arc<Limit>>) -> Pair<'_> {
+        let clock = Arc::new(ManualClock::new(START));
+        let number = self.histories.fetch_add(1, Ordering::SeqCst);
+        let settings = self.server.settings(&format!("history{number}"));
+        let _inside = self.runtime.enter();
+        let store = RedisStore::connect_with_clock(&settings, Arc::clone(&clock) as Arc<dyn Clock>).unwrap();
+        self.runtime.block_on(store.connected()).unwrap();
+        Pair { redis: self, clock, store, ledger: Ledger::new(), limits, held: HashMap::new() }
+    }
+}
+
+impl Pair<'_> {
+    /// Makes one call on both sides and compares.
+    fn call(&mut self, call: &Call, plans: &[Arc<Plan>]) -> Result<(), TestCaseError> {
+        match call {
+            Call::Reserve { id, plan, attempt } => {
+                let (id, plan) = (*id, Arc::clone(&plans[plan.index(plans.len())]));
+                let (now, reservation) = (self.clock.now(), ReservationId::new(id));
+                let expected = self.ledger.reserve(now, reservation, Arc::clone(&plan), *attempt);
+                let answer = self.run(self.store.reserve(reservation, Arc::clone(&plan), *attempt));
+                if let Ok(Verdict::Admitted(admission)) = &expected {
+                    self.held.insert(id, Held { id: reservation, plan, at: admission.at });
+                }
+                same(expected, answer)?;
+            }
+            Call::Extend { id, plan, step, charges } => {
+                let held = self.held(*id, &plans[plan.index(plans.len())]);
+                let charges: Vec<_> = charges.iter().take(held.plan.entries().len()).copied().collect();
+                let charges: Vec<_> = charges.into_iter().map(Amount::new).collect();
+                let expected = self.ledger.extend(self.clock.now(), &held, *step, &charges);
+                same(expected, self.run(self.store.extend(&held, *step, &charges)))?;
+            }
+            Call::Settle { id, plan, actuals } => {
+                let held = self.held(*id, &plans[plan.index(plans.len())]);
+                let of_plan = actuals.iter().take(held.plan.entries().len());
+                let actuals: Vec<_> =
+                    of_plan.map(|all| ExactAmount::from_millionths((*all).into())).collect();
+                let expected = self.ledger.settle(self.clock.now(), &held, &actuals);
+                same(expected, self.run(self.store.settle(&held, &actuals)))?;
+            }
+            Call::Wait { ms } => self.clock.advance(tollgate_limiter::DurationMs::new(*ms)),
+            Call::SetBack { ms } => {
+                let back = self.clock.now().get().saturating_sub(*ms);
+                self.clock.set(TimestampMs::new(back));
+            }
+        }
+        let expected = self.ledger.inspect(self.clock.now(), &self.limits);
+        prop_assert_eq!(self.run(self.store.inspect(&self.limits)).unwrap(), expected);
+        Ok(())
+    }
+
+    /// The reservation as it was admitted, or one that nobody knows of.
+    fn held(&self, id: u128, plan: &Arc<Plan>) -> Held {
+        let lost = || Held { id: ReservationId::new(id), plan: Arc::clone(plan), at: self.clock.now() };
+        self.held.get(&id).cloned().unwrap_or_else(lost)
+    }
+
+    fn run<T>(&self, future: impl Future<Output = T>) -> T {
+        self.redis.runtime.block_on(future)
+    }
+}
+
+/// Both answers are the same, refused calls in their words too.
+fn same<T: PartialEq + std::fmt::Debug>(
+    expected: Result<T, tollgate_limiter::LedgerError>,
+    answer: Result<T, StoreError>,
+) -> Result<(), TestCaseError> {
+    let expected = expected.map_err(|error| StoreError::from(error).to_string());
+    prop_assert_eq!(answer.map_err(|error| error.to_string()), expected);
+    Ok(())
+}
+
+#[test]
+fn redis_and_the_ledger_answer_and_count_the_same() {
+    const USUAL: u32 = 96;
+    let cases = env::var("TOLLGATE_REDIS_HISTORIES").ok().and_then(|cases| cases.parse().ok());
+    let config = Config { cases: cases.unwrap_or(USUAL), failure_persistence: None, ..Config::default() };
+    let redis = Redis::start();
+    let result = TestRunner::new(config).run(&history::histories(), |History { limits, plans, calls }| {
+        let mut pair = redis.pair(limits);
+        for call in &calls {
+            pair.call(call, &plans)?;
+        }
+        Ok(())
+    });
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+}

@@ -1,0 +1,231 @@
+//! What a Redis server does to the store, and what the store leaves behind in it.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test may fail; helpers beside test functions are no tests to clippy"
+)]
+
+use std::{sync::Arc, time::Duration};
+
+use tollgate_limiter::{
+    Amount, CounterKey, DurationMs, Enforcement, Entry, ExactAmount, Limit, Period, Plan, ReservationId,
+    Rule, Verdict,
+};
+use tollgate_store::{Attempt, Held, Settled, Store, StoreError};
+use tollgate_store_redis::{ConnectError, RedisStore, Settings, testing::RedisServer};
+
+const MINUTE: DurationMs = DurationMs::new(60_000);
+
+fn limit(name: &str, rule: Rule, amount: u64) -> Arc<Limit> {
+    let key = CounterKey::new("acme", name);
+    Arc::new(Limit { key, rule, amount: Amount::new(amount), enforcement: Enforcement::Hard })
+}
+
+fn plan(entries: &[(&Arc<Limit>, u64)]) -> Arc<Plan> {
+    let entry = |&(limit, charge): &(&Arc<Limit>, u64)| Entry {
+        limit: Arc::clone(limit),
+        charge: Amount::new(charge),
+    };
+    Arc::new(Plan::new(entries.iter().map(entry).collect()).unwrap())
+}
+
+async fn connect(server: &RedisServer) -> RedisStore {
+    let store = RedisStore::connect(&server.settings("tollgate")).unwrap();
+    store.connected().await.unwrap();
+    store
+}
+
+async fn reserve(store: &RedisStore, id: u128, plan: &Arc<Plan>) -> Option<Held> {
+    let id = ReservationId::new(id);
+    match store.reserve(id, Arc::clone(plan), Attempt::First).await.unwrap() {
+        Verdict::Admitted(admission) => Some(Held { id, plan: Arc::clone(plan), at: admission.at }),
+        Verdict::Refused(_) => None,
+    }
+}
+
+/// Every key with the milliseconds it has to live.
+fn lives_ms(server: &RedisServer) -> Vec<(String, i64)> {
+    let keys = server.command(&["KEYS", "*"]).unwrap();
+    let life = |key: &str| server.command(&["PTTL", key]).unwrap().parse().unwrap();
+    keys.lines().map(|key| (key.to_owned(), life(key))).collect()
+}
+
+#[tokio::test]
+async fn every_key_has_a_time_to_live() {
+    let server = RedisServer::start().unwrap();
+    let store = connect(&server).await;
+    let limits = [
+        limit("sliding", Rule::SlidingWindow { window: MINUTE }, 100),
+        limit("bucketed", Rule::BucketedWindow { window: MINUTE }, 100),
+        limit("token bucket", Rule::TokenBucket { window: MINUTE }, 100),
+        limit("total", Rule::Calendar(Period::Total), 100),
+        limit("month", Rule::Calendar(Period::Month), 100),
+        limit("session", Rule::Idle { after: MINUTE }, 100),
+        limit("run", Rule::Elapsed { after: MINUTE }, 100_000),
+        limit("open", Rule::Concurrent, 100),
+        limit("size", Rule::PerRequest, 100),
+    ];
+    let entries: Vec<_> = limits.iter().map(|limit| (limit, 10)).collect();
+    let plan = plan(&entries);
+    let open = reserve(&store, 1, &plan).await.unwrap();
+    assert!(matches!(store.extend(&open, 1, &[Amount::new(1); 9]).await.unwrap(), Verdict::Admitted(_)));
+    let over = reserve(&store, 2, &plan).await.unwrap();
+    assert_eq!(store.settle(&over, &[ExactAmount::whole(3); 9]).await.unwrap(), Settled::Applied);
+    let unseen = Held { id: ReservationId::new(3), ..over };
+    assert_eq!(store.settle(&unseen, &[ExactAmount::ZERO; 9]).await.unwrap(), Settled::WithoutReservation);
+
+    let lives_ms = lives_ms(&server);
+    assert_eq!(lives_ms.len(), 8 + 3 + 1, "counters, records and extensions: {lives_ms:?}");
+    for (key, life_ms) in lives_ms {
+        assert!(life_ms > 0, "{key} lives {life_ms} ms");
+    }
+    // A reservation that was extended leaves only its end behind.
+    store.settle(&open, &[ExactAmount::whole(1); 9]).await.unwrap();
+    assert!(!server.command(&["KEYS", "*:x:*"]).unwrap().contains(":x:"));
+}
+
+#[tokio::test]
+async fn a_refused_first_attempt_writes_nothing() {
+    let server = RedisServer::start().unwrap();
+    let store = connect(&server).await;
+    let none = limit("none", Rule::Calendar(Period::Day), 0);
+    assert!(reserve(&store, 1, &plan(&[(&none, 1)])).await.is_none());
+    assert_eq!(server.command(&["DBSIZE"]).unwrap(), "0");
+}
+
+#[tokio::test]
+async fn scripts_that_the_server_has_forgotten_are_sent_again() {
+    let server = RedisServer::start().unwrap();
+    let store = connect(&server).await;
+    let day = limit("day", Rule::Calendar(Period::Day), 100);
+    for id in 0..3 {
+        server.command(&["SCRIPT", "FLUSH"]).unwrap();
+        assert!(reserve(&store, id, &plan(&[(&day, 10)])).await.is_some());
+    }
+    let views = store.inspect(&[day]).await.unwrap();
+    assert_eq!(views[0].held, Amount::new(30));
+}
+
+#[tokio::test]
+async fn what_is_no_counter_is_told_and_left_alone() {
+    let server = RedisServer::start().unwrap();
+    let store = connect(&server).await;
+    let (day, hour) =
+        (limit("day", Rule::Calendar(Period::Day), 100), limit("hour", Rule::Calendar(Period::Hour), 100));
+    server.command(&["SET", "tollgate:{acme}:c:hour", "something else"]).unwrap();
+    let answer = store.reserve(ReservationId::new(1), plan(&[(&day, 1), (&hour, 1)]), Attempt::First).await;
+    assert!(matches!(answer, Err(StoreError::Corrupt(_))), "{answer:?}");
+    assert_eq!(server.command(&["DBSIZE"]).unwrap(), "1");
+}
+
+#[tokio::test]
+async fn a_full_server_has_run_nothing_and_one_that_evicts_is_told() {
+    let server = RedisServer::start().unwrap();
+    let store = connect(&server).await;
+    assert_eq!(store.evicting_policy().await.unwrap(), None);
+    let (day, hour) =
+        (limit("day", Rule::Calendar(Period::Day), 100), limit("hour", Rule::Calendar(Period::Hour), 100));
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
+    let answer = store.reserve(ReservationId::new(1), plan(&[(&day, 1), (&hour, 1)]), Attempt::First).await;
+    assert!(matches!(answer, Err(StoreError::NotApplied(_))), "{answer:?}");
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
+    assert_eq!(server.command(&["DBSIZE"]).unwrap(), "0");
+    server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).unwrap();
+    assert_eq!(store.evicting_policy().await.unwrap().as_deref(), Some("allkeys-lru"));
+}
+
+#[tokio::test]
+async fn a_read_only_replica_has_run_nothing() {
+    let server = RedisServer::start().unwrap();
+    let store = connect(&server).await;
+    server.command(&["REPLICAOF", "127.0.0.1", "1"]).unwrap();
+    let day = limit("day", Rule::Calendar(Period::Day), 100);
+    let answer = store.reserve(ReservationId::new(1), plan(&[(&day, 1)]), Attempt::First).await;
+    assert!(matches!(answer, Err(StoreError::NotApplied(_))), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_user_of_an_access_list_may_be_confined_to_the_prefix() {
+    let server = RedisServer::start().unwrap();
+    let rights = ["ACL", "SETUSER", "gate", "on", ">secret", "~tollgate:*", "+@all", "-@dangerous", "+info"];
+    server.command(&rights).unwrap();
+    let url = format!("redis://gate:secret@127.0.0.1:{}/0", server.port());
+    let settings = Settings { url, ..server.settings("tollgate") };
+    assert!(!format!("{settings:?}").contains("secret"));
+    let store = RedisStore::connect(&settings).unwrap();
+    store.connected().await.unwrap();
+    let day = limit("day", Rule::Calendar(Period::Day), 100);
+    assert!(reserve(&store, 1, &plan(&[(&day, 10)])).await.is_some());
+
+    let elsewhere = Settings { prefix: "other".to_owned(), ..settings };
+    let store = RedisStore::connect(&elsewhere).unwrap();
+    store.connected().await.unwrap();
+    let answer = store.reserve(ReservationId::new(2), plan(&[(&day, 1)]), Attempt::First).await;
+    assert!(matches!(answer, Err(StoreError::NotApplied(_))), "{answer:?}");
+}
+
+#[tokio::test]
+async fn without_a_server_a_call_fails_at_once_and_has_not_run() {
+    let mut server = RedisServer::start().unwrap();
+    let store = connect(&server).await;
+    server.kill();
+    let day = limit("day", Rule::Calendar(Period::Day), 100);
+    let ask = || store.reserve(ReservationId::new(1), plan(&[(&day, 10)]), Attempt::First);
+    // The first one may be sent before the end of the connection is noticed.
+    assert!(ask().await.unwrap_err().is_transient());
+    assert!(matches!(ask().await, Err(StoreError::NotApplied(_))));
+    server.restart().unwrap();
+    store.connected().await.unwrap();
+    assert!(reserve(&store, 1, &plan(&[(&day, 10)])).await.is_some());
+}
+
+#[tokio::test]
+async fn a_frozen_server_is_given_up_in_time_and_what_it_ran_late_counts_once() {
+    let server = RedisServer::start().unwrap();
+    let settings = Settings { timeout: Duration::from_millis(200), ..server.settings("tollgate") };
+    let store = RedisStore::connect(&settings).unwrap();
+    store.connected().await.unwrap();
+    let day = limit("day", Rule::Calendar(Period::Day), 100);
+    let (id, plan) = (ReservationId::new(1), plan(&[(&day, 10)]));
+    server.freeze().unwrap();
+    let answer = store.reserve(id, Arc::clone(&plan), Attempt::First).await;
+    assert!(matches!(answer, Err(StoreError::Unknown(_))), "{answer:?}");
+    server.thaw().unwrap();
+    // Whether it ran or not, the same call charges once.
+    store.connected().await.unwrap();
+    let mut answer = store.reserve(id, Arc::clone(&plan), Attempt::Retry).await;
+    for _ in 0..100 {
+        if answer.is_ok() {
+            break;
+        }
+        tokio::task::yield_now().await;
+        let _ = tokio::time::timeout(Duration::from_millis(50), store.connected()).await;
+        answer = store.reserve(id, Arc::clone(&plan), Attempt::Retry).await;
+    }
+    assert!(matches!(answer, Ok(Verdict::Admitted(_))), "{answer:?}");
+    assert_eq!(store.inspect(&[day]).await.unwrap()[0].held, Amount::new(10));
+}
+
+#[tokio::test]
+async fn limits_that_scripts_cannot_count_exactly_are_refused() {
+    let server = RedisServer::start().unwrap();
+    let store = connect(&server).await;
+    let week = DurationMs::new(7 * 86_400_000);
+    for limit in [
+        limit("large", Rule::Calendar(Period::Day), u64::MAX),
+        limit("long", Rule::TokenBucket { window: week }, 10),
+    ] {
+        let answer = store.reserve(ReservationId::new(1), plan(&[(&limit, 1)]), Attempt::First).await;
+        assert!(matches!(answer, Err(StoreError::Mismatch(_))), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_url_that_is_none_is_refused() {
+    let settings = Settings {
+        url: "http://127.0.0.1".to_owned(),
+        prefix: "tollgate".to_owned(),
+        timeout: Duration::from_millis(250),
+    };
+    assert!(matches!(RedisStore::connect(&settings), Err(ConnectError::Url(_))));
+}
