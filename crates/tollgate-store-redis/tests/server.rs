@@ -229,3 +229,29 @@ async fn a_url_that_is_none_is_refused() {
     };
     assert!(matches!(RedisStore::connect(&settings), Err(ConnectError::Url(_))));
 }
+
+#[tokio::test]
+async fn copies_whose_clocks_differ_share_one_window() {
+    let server = RedisServer::start().unwrap();
+    let (one, other) = (connect(&server).await, connect(&server).await);
+    // Nobody hands a time over: both count by the server's.
+    let minute = limit("minute", Rule::Calendar(Period::Total), 10);
+    let held = reserve(&one, 1, &plan(&[(&minute, 6)])).await.unwrap();
+    assert!(reserve(&other, 2, &plan(&[(&minute, 5)])).await.is_none());
+    let time: u64 = server.command(&["TIME"]).unwrap().lines().next().unwrap().parse().unwrap();
+    assert!(held.at.get() / 1_000 <= time && held.at.get() / 1_000 + 60 > time, "{held:?} at {time} s");
+}
+
+#[tokio::test]
+async fn what_is_not_settled_stays_charged_and_a_late_settle_corrects_it() {
+    let server = RedisServer::start().unwrap();
+    let day = limit("day", Rule::Calendar(Period::Total), 10);
+    let abandoned = {
+        let store = connect(&server).await;
+        reserve(&store, 1, &plan(&[(&day, 6)])).await.unwrap()
+    };
+    let store = connect(&server).await;
+    assert!(reserve(&store, 2, &plan(&[(&day, 5)])).await.is_none());
+    assert_eq!(store.settle(&abandoned, &[ExactAmount::whole(1)]).await.unwrap(), Settled::Applied);
+    assert!(reserve(&store, 3, &plan(&[(&day, 9)])).await.is_some());
+}

@@ -28,7 +28,12 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "fmt", what: "formatting", is_quick: true, run: fmt },
     Step { name: "tidy", what: "rules of the house", is_quick: true, run: tidy },
     Step { name: "clippy", what: "lints, warnings denied", is_quick: true, run: clippy },
-    Step { name: "redis", what: "a redis-server for the tests to start", is_quick: true, run: |_| redis::run() },
+    Step {
+        name: "redis",
+        what: "a redis-server for the tests to start",
+        is_quick: true,
+        run: |_| redis::run(),
+    },
     Step { name: "test", what: "unit, property and end-to-end tests", is_quick: true, run: test },
     Step {
         name: "interleavings",
