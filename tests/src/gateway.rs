@@ -40,6 +40,8 @@ pub struct GatewayOptions {
     pub server: String,
     /// TOML for `[reservation]`.
     pub reservation: String,
+    /// TOML for `[usage]`, without the file.
+    pub usage: String,
     /// Further lines for the two providers `anthropic` and `openai`.
     pub provider: String,
     /// How the mock answers unless a request says otherwise.
@@ -317,9 +319,10 @@ fn config_text(options: &GatewayOptions, base_url: &str, directory: &Path) -> St
         .concat();
     format!(
         "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n{server}\n\
-         [usage]\nfile = \"{usage}\"\n[reservation]\n{reservation}\n{providers}\n{config}",
+         [usage]\nfile = \"{file}\"\n{usage}\n[reservation]\n{reservation}\n{providers}\n{config}",
         server = options.server,
-        usage = directory.join("usage.jsonl").display(),
+        file = directory.join("usage.jsonl").display(),
+        usage = options.usage,
         reservation = options.reservation,
         config = options.config,
     )

@@ -9,6 +9,7 @@
 use std::{io::Write, sync::Arc};
 
 use serde_json::{Value, json};
+use tollgate_limiter::DurationMs;
 use tollgate_tests::{Client, Gateway, GatewayOptions, PATIENCE, UNIT_PRICES, json_request};
 
 const TENANT: &str = "[[tenants]]\nid = \"t\"\nrequests_per_minute = 5\n\
@@ -58,6 +59,30 @@ async fn spend_comes_back_duplicates_count_once_and_a_torn_line_is_skipped() {
     second.stop();
     let third = start(Some(first.directory.clone()));
     assert_eq!(spent(&third).await, 3 * 227 * 1_000_000, "the torn line did not swallow the next one");
+}
+
+#[tokio::test]
+async fn spend_comes_back_from_files_of_earlier_days_and_waits_for_the_disk() {
+    let start = |directory| {
+        Gateway::start(GatewayOptions {
+            config: TENANT.to_owned(),
+            prices: Some(UNIT_PRICES.to_owned()),
+            usage: "fsync = \"always\"\nrotate_daily = true".to_owned(),
+            directory,
+            ..GatewayOptions::default()
+        })
+    };
+    let first = start(None);
+    let client = Client::new(first.address());
+    let headers = ["x-mock-input-tokens: 27", "x-mock-output-tokens: 200"];
+    assert_eq!(client.post("/v1/messages", "key_of_t", &body(false), &headers).await.status, 200);
+    assert_eq!(first.usage_events().len(), 1);
+    first.manual_clock().advance(DurationMs::new(86_400_000));
+    assert_eq!(client.post("/v1/messages", "key_of_t", &body(true), &headers).await.status, 200);
+    first.stop();
+    let lines = std::fs::read_to_string(first.usage_file()).expect("the file");
+    assert_eq!(lines.lines().count(), 1, "the first day's is in a file of its own");
+    assert_eq!(spent(&start(Some(first.directory.clone()))).await, 2 * 227 * 1_000_000);
 }
 
 #[tokio::test]

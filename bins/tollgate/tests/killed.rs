@@ -26,9 +26,9 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tollgate_mock::{Mock, Options};
-use tollgate_tests::{PATIENCE, json_request};
+use tollgate_tests::{Client, PATIENCE, json_request};
 
-/// A token of `unit` costs a micro-USD; 300 of `dear` cost more than the budget has.
+/// A token of `unit` costs a micro-USD; a request to `dear` costs more than the budget has.
 const PRICES: &str =
     "models:\n  unit:\n    input: 1\n    output: 1\n  dear:\n    input: 10000\n    output: 10000\n";
 
@@ -146,11 +146,11 @@ impl Random {
     }
 }
 
-fn configure(folder: &Path, mock: &Mock) {
+fn configure(folder: &Path, mock: &Mock, reservation: &str) {
     fs::write(folder.join("prices.yaml"), PRICES).expect("written");
     let text = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n\
-         [pricing]\nfile = \"prices.yaml\"\n\
+         [pricing]\nfile = \"prices.yaml\"\n[reservation]\n{reservation}\n\
          [[providers]]\nid = \"anthropic\"\nprotocol = \"anthropic\"\nbase_url = \"{}\"\napi_key_env = \"KEY\"\n\
          [[tenants]]\nid = \"t\"\n[[tenants.budgets]]\nwindow = \"total\"\nlimit_usd = 2.9\n\
          [[tenants.keys]]\nid = \"k\"\nkey_env = \"KEY\"\n",
@@ -160,8 +160,9 @@ fn configure(folder: &Path, mock: &Mock) {
 }
 
 fn request(model: &str, stream: bool, headers: &[&str]) -> Vec<u8> {
+    let content = "Hello ".repeat(if model == "dear" { 1_000 } else { 1 });
     let body = json!({"model": model, "max_tokens": 300, "stream": stream,
-                      "messages": [{"role": "user", "content": "Hello"}]});
+                      "messages": [{"role": "user", "content": content}]});
     let headers: Vec<_> = headers.iter().chain(&["connection: close"]).copied().collect();
     json_request("/v1/messages", "key_of_t", &body, &headers)
 }
@@ -237,7 +238,7 @@ async fn killed_at_any_instant_nothing_spent_is_lost_and_nothing_counts_twice() 
     for first in (0..kills).step_by(usize::try_from(KILLS_OF_A_FILE).expect("a step")) {
         let folder = tempfile::tempdir().expect("a folder");
         let mock = Mock::start(Options::default()).expect("the mock starts");
-        configure(folder.path(), &mock);
+        configure(folder.path(), &mock, "");
         let mut books = Books::new(folder.path());
         for kill in first..kills.min(first + KILLS_OF_A_FILE) {
             let mut program = Program::spawn(folder.path());
@@ -271,7 +272,7 @@ async fn killed_at_any_instant_nothing_spent_is_lost_and_nothing_counts_twice() 
 async fn c18_holds_that_were_open_at_a_kill_are_spent_and_hold_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let mock = Mock::start(Options::default()).expect("the mock starts");
-    configure(folder.path(), &mock);
+    configure(folder.path(), &mock, "");
     let mut program = Program::spawn(folder.path());
     let address = program.address();
     let mut clients = JoinSet::new();
@@ -294,10 +295,36 @@ async fn c18_holds_that_were_open_at_a_kill_are_spent_and_hold_nothing() {
 }
 
 #[tokio::test]
+async fn a_stream_that_had_reserved_more_comes_back_at_all_of_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mock = Mock::start(Options::default()).expect("the mock starts");
+    configure(folder.path(), &mock, "output_tokens = 50\nextend_tokens = 50");
+    let mut program = Program::spawn(folder.path());
+    let body = json!({"model": "unit", "max_tokens": 3000, "stream": true,
+                      "messages": [{"role": "user", "content": "Hello"}]});
+    let headers = [
+        "x-mock-output-tokens: 2000",
+        "x-mock-text-bytes: 8000",
+        "x-mock-events: 40",
+        "x-mock-hang-after: 30",
+    ];
+    let mut connection = Client::new(program.address()).connect().await;
+    connection.write(&json_request("/v1/messages", "key_of_t", &body, &headers)).await;
+    connection.read_at_least(6_000).await.expect("most of the answer");
+    program.kill();
+
+    let mut books = Books::new(folder.path());
+    let mut program = Program::spawn(folder.path());
+    let (spent, held) = standing(program.address(), &mut books).await;
+    assert_eq!((books.recovered, spent, held), (1, books.sum(), 0));
+    assert!(spent >= 500, "far more than the first 50 tokens: {spent}");
+}
+
+#[tokio::test]
 async fn a_second_process_on_one_usage_file_is_told_so() {
     let folder = tempfile::tempdir().expect("a folder");
     let mock = Mock::start(Options::default()).expect("the mock starts");
-    configure(folder.path(), &mock);
+    configure(folder.path(), &mock, "");
     let mut first = Program::spawn(folder.path());
     let address = first.address();
     let told = Program::spawn(folder.path()).failure();

@@ -70,6 +70,23 @@ pub enum Store {
 pub struct UsageLog {
     /// The file that events are appended to. Relative names are relative to the configuration file.
     pub file: PathBuf,
+    /// When the disk is asked to confirm what was written.
+    pub fsync: Fsync,
+    /// The file is replaced by a new one before it is longer than this.
+    pub rotate_bytes: Option<u64>,
+    /// The file is replaced by a new one every day.
+    pub rotate_daily: bool,
+}
+
+/// When the disk is asked to confirm what was written: what a power cut can lose.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Fsync {
+    /// When the system likes.
+    Never,
+    /// Once a second.
+    Second,
+    /// Before each call is sent.
+    Always,
 }
 
 /// The price table.

@@ -21,8 +21,8 @@ mod section;
 mod tenant;
 
 pub use config::{
-    Config, OpenAiSessionField, OutputReservation, Pricing, Reservation, Server, Sessions, Store, Unpriced,
-    UsageLog,
+    Config, Fsync, OpenAiSessionField, OutputReservation, Pricing, Reservation, Server, Sessions, Store,
+    Unpriced, UsageLog,
 };
 pub use environment::{Environment, FILE_BYTES_MAX, ProcessEnvironment};
 pub use error::{ConfigError, ConfigErrors};

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use common::{environment, parse};
 use tollgate_config::{
-    Algorithm, BudgetWindow, Config, KeyHash, OpenAiSessionField, OutputReservation, Protocol, RateLimit,
-    RunOwner, Sessions, Store, Unit, Unpriced,
+    Algorithm, BudgetWindow, Config, Fsync, KeyHash, OpenAiSessionField, OutputReservation, Protocol,
+    RateLimit, RunOwner, Sessions, Store, Unit, Unpriced,
 };
 use tollgate_limiter::{Amount, DurationMs, Enforcement, MicroUsd, Period, Tokens};
 
@@ -27,6 +27,9 @@ kind = "memory"
 
 [usage]
 file = "log/usage.jsonl"
+fsync = "second"
+rotate_bytes = 1_073_741_824
+rotate_daily = true
 
 [pricing]
 file = "/srv/pricing.yaml"
@@ -108,6 +111,8 @@ fn every_section_is_read() {
     assert_eq!(config.server.drain, Duration::from_secs(7));
     assert_eq!(config.store, Store::Memory);
     assert_eq!(config.usage.file, PathBuf::from("/etc/tollgate/log/usage.jsonl"));
+    assert_eq!((config.usage.fsync, config.usage.rotate_bytes), (Fsync::Second, Some(1 << 30)));
+    assert!(config.usage.rotate_daily);
     assert_eq!(config.pricing.file, Some(PathBuf::from("/srv/pricing.yaml")));
     assert_eq!(config.pricing.unpriced, Unpriced::Ignore);
     assert_eq!(config.reservation.output_tokens, OutputReservation::Max);
@@ -210,6 +215,8 @@ fn what_is_left_out_has_the_documented_default() {
         (Duration::from_secs(10), Duration::from_secs(30))
     );
     assert_eq!(config.usage.file, PathBuf::from("/etc/tollgate/usage.jsonl"));
+    assert_eq!((config.usage.fsync, config.usage.rotate_bytes), (Fsync::Never, None));
+    assert!(!config.usage.rotate_daily);
     assert_eq!((config.pricing.file, config.pricing.unpriced), (None, Unpriced::Warn));
     assert_eq!(config.reservation.output_tokens, OutputReservation::UpTo(Tokens::new(4_096)));
     assert_eq!(

@@ -61,6 +61,18 @@ fn sessions() {
 }
 
 #[test]
+fn usage() {
+    check(
+        "[usage]",
+        &[
+            ("fsync = \"often\"", "usage.fsync: must be one of never, second, always, not \"often\""),
+            ("rotate_bytes = 1000", "usage.rotate_bytes: must be from 1048576 to 1099511627776, not 1000"),
+            ("rotate_daily = 1", "usage.rotate_daily: must be true or false, not an integer"),
+        ],
+    );
+}
+
+#[test]
 fn server() {
     check(
         "[server]",

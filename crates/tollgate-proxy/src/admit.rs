@@ -10,7 +10,7 @@ use tollgate_usage::{Attributes, Event, RefusalEvent, Session};
 
 use crate::{
     app::App,
-    call::{Admitted, Call},
+    call::{Admitted, Call, NotWrittenDown},
     fit,
     policy::{AppliedLimit, KeyPolicy},
     quote::{Asked, Judged},
@@ -114,8 +114,7 @@ async fn ask(
     app.metrics.decision.observe(app.clock.elapsed().saturating_sub(before).as_secs_f64());
     match verdict {
         Ok(Verdict::Admitted(admission)) => {
-            if let Err(error) = call.admitted(admission.at) {
-                tracing::debug!(request_id = %candidate.request_id, %error, "admitted, and given up");
+            if let Err(NotWrittenDown) = call.admitted(admission.at).await {
                 return Turn::Failed(UNWRITTEN);
             }
             for index in admission.over_soft.iter() {

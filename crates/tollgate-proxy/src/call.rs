@@ -11,7 +11,7 @@ use std::{
 use tollgate_limiter::{DurationMs, ExactAmount, ReservationId, TimestampMs, Tokens};
 use tollgate_providers::{Metered, Reported, StreamEnd};
 use tollgate_store::{Held, Settled};
-use tollgate_usage::{Attributes, Event, Hold, Outcome, Session, UsageError, UsageEvent};
+use tollgate_usage::{Attributes, Event, Hold, Outcome, Session, UsageEvent};
 
 use crate::{
     app::App,
@@ -60,6 +60,10 @@ pub(crate) struct Call {
     first_byte: Option<Duration>,
 }
 
+/// A call would be forgotten if the process died. The journal has logged why.
+#[derive(Debug)]
+pub(crate) struct NotWrittenDown;
+
 /// Marks the event of a call that was open when its process was killed.
 const RECOVERED: &str = "recovered";
 
@@ -98,30 +102,35 @@ impl Call {
     /// # Errors
     ///
     /// It cannot be written down, and a hard budget must not forget it: it may not be sent.
-    pub(crate) fn admitted(&mut self, at: TimestampMs) -> Result<(), UsageError> {
+    pub(crate) async fn admitted(&mut self, at: TimestampMs) -> Result<(), NotWrittenDown> {
         if let Some(admitted) = &mut self.admitted {
             admitted.held.at = at;
             admitted.at = at;
         }
-        self.hold = self.written_down()?;
+        self.write_down()?;
+        if self.hold.is_some()
+            && let Some(synced) = self.app.usage.synced()
+            && synced.await.is_err()
+            && self.is_under_hard_budget()
+        {
+            return Err(NotWrittenDown);
+        }
         self.stage = Stage::Held;
         self.app.metrics.open.inc();
         Ok(())
     }
 
-    /// The slot of a call that costs something: until it is settled it comes back as one that broke off.
-    fn written_down(&self) -> Result<Option<Hold>, UsageError> {
-        let Some(admitted) = self.admitted.as_deref().filter(|admitted| admitted.quote.billed) else {
-            return Ok(None);
-        };
-        let bill = settle::bill(&End::NoAnswer, &admitted.quote, &self.app.policy.prices, admitted.at);
-        let mut event = self.event(admitted, bill, Outcome::UpstreamBroken);
-        event.flags.push(RECOVERED);
-        match self.app.usage.hold(&event) {
-            Ok(hold) => Ok(Some(hold)),
-            Err(error) if admitted.limits.iter().any(AppliedLimit::is_hard_budget) => Err(error),
-            Err(_logged) => Ok(None),
-        }
+    /// Takes a slot for a call that costs something: until it is settled it comes back as one that broke off.
+    fn write_down(&mut self) -> Result<(), NotWrittenDown> {
+        let Some(event) = self.broken_off() else { return Ok(()) };
+        self.hold = self.app.usage.hold(&event).ok();
+        let is_lost = self.hold.is_none() && self.is_under_hard_budget();
+        if is_lost { Err(NotWrittenDown) } else { Ok(()) }
+    }
+
+    fn is_under_hard_budget(&self) -> bool {
+        let limits = self.admitted.as_deref().map_or(&[][..], |admitted| &admitted.limits);
+        limits.iter().any(AppliedLimit::is_hard_budget)
     }
 
     /// The store has refused the call: there is nothing to settle. What it was judged by goes back.
@@ -151,11 +160,22 @@ impl Call {
         self.admitted.as_ref().map(|admitted| admitted.request_id)
     }
 
-    /// More has been reserved: all of `quote`.
+    /// More has been reserved: all of `quote`. After a kill it comes back with all of it.
     pub(crate) fn grow(&mut self, quote: Quote) {
-        if let Some(admitted) = &mut self.admitted {
-            admitted.quote = quote;
+        let Some(admitted) = &mut self.admitted else { return };
+        admitted.quote = quote;
+        if let (Some(event), Some(hold)) = (self.broken_off(), self.hold.take()) {
+            self.hold = Some(self.app.usage.extend(hold, &event));
         }
+    }
+
+    /// What the call comes back as should the process die now; `None`: it costs nothing.
+    fn broken_off(&self) -> Option<UsageEvent> {
+        let admitted = self.admitted.as_deref().filter(|admitted| admitted.quote.billed)?;
+        let bill = settle::bill(&End::NoAnswer, &admitted.quote, &self.app.policy.prices, admitted.at);
+        let mut event = self.event(admitted, bill, Outcome::UpstreamBroken);
+        event.flags.push(RECOVERED);
+        Some(event)
     }
 
     /// The request is on its way to the provider. `left` is set once any of it has left.
@@ -257,6 +277,7 @@ impl Drop for Call {
                     let nothing = vec![ExactAmount::ZERO; admitted.limits.len()];
                     settle_in_store(&self.app, &admitted.held, nothing, Settled::Applied);
                 }
+                self.hold.take().into_iter().for_each(|hold| self.app.usage.cancel(hold));
                 return;
             }
             Stage::Sending(left) if left.load(Ordering::Relaxed) => End::NoAnswer,

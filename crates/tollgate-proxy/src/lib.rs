@@ -56,11 +56,11 @@ use std::{
 use arc_swap::ArcSwap;
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tollgate_config::{Config, KeyHash, Unpriced};
+use tollgate_config::{Config, KeyHash, Unpriced, UsageLog};
 use tollgate_limiter::TimestampMs;
 use tollgate_pricing::PriceTable;
 use tollgate_store::{Clock, MemoryStore, Store};
-use tollgate_usage::{Journal, ReplaySummary, UsageError, Writer, WriterOptions};
+use tollgate_usage::{Fsync, Journal, ReplaySummary, UsageError, Writer, WriterOptions};
 
 use crate::{
     app::{App, Parts},
@@ -171,7 +171,7 @@ impl Setup {
         workers: NonZeroUsize,
     ) -> Result<Proxy, StartError> {
         let (listen, admin_listen) = (self.config.server.listen, self.config.server.admin_listen);
-        let options = WriterOptions::default();
+        let options = writer_options(&self.config.usage);
         let shared = Arc::new(self.shared(store, clock, Network::default(), options, workers.get())?);
         let ended = CancellationToken::new();
         // Whoever is told that the proxy is ready finds it: the admin's port is bound before the workers
@@ -218,6 +218,19 @@ impl Setup {
             stop: CancellationToken::new(),
             cut: AtomicU64::new(0),
         })
+    }
+}
+
+fn writer_options(usage: &UsageLog) -> WriterOptions {
+    WriterOptions {
+        fsync: match usage.fsync {
+            tollgate_config::Fsync::Never => Fsync::Never,
+            tollgate_config::Fsync::Second => Fsync::Second,
+            tollgate_config::Fsync::Always => Fsync::Always,
+        },
+        rotate_bytes: usage.rotate_bytes,
+        rotate_daily: usage.rotate_daily,
+        ..WriterOptions::default()
     }
 }
 

@@ -23,6 +23,7 @@ fn main() {
         let recorded = measure(&path, |writer| {
             for id in 0..CALLS {
                 writer.record(&Event::Usage(event(id)));
+                pause(writer, id);
             }
         });
         let held = measure(&path, |writer| {
@@ -31,6 +32,7 @@ fn main() {
                 if open.len() == OPEN || id >= CALLS {
                     let (id, hold) = open.pop_front().unwrap();
                     writer.settle(hold, &event(id));
+                    pause(writer, id);
                 }
                 if id < CALLS {
                     open.push_back((id, writer.hold(&event(id)).unwrap()));
@@ -47,6 +49,13 @@ fn main() {
         let written = (cpu_us() - before) * 1_000 / CALLS;
         println!("of that two bare writes {written} ns");
         println!("round {round}: recorded {recorded} ns, held and settled {held} ns a call");
+    }
+}
+
+/// As many calls as come within the interval of a batch at ten thousand a second.
+fn pause(writer: &Writer, id: u64) {
+    if id.is_multiple_of(256) {
+        writer.flush().unwrap();
     }
 }
 

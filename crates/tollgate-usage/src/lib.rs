@@ -24,4 +24,4 @@ pub use reader::{Past, ReplaySummary, Replayed, ReplayedRefusal, replay, replay_
 pub use report::{
     Dimension, GROUPS_MAX, Report, ReportOptions, Row, Totals, UnknownDimension, format_moment, parse_moment,
 };
-pub use writer::{Writer, WriterOptions};
+pub use writer::{Fsync, Synced, Writer, WriterOptions};

@@ -154,18 +154,24 @@ pub struct ReplaySummary {
 /// The file cannot be opened or read. [`UsageError::is_missing`] tells when it is not there.
 pub fn replay(
     path: &Path,
-    mut progress: impl FnMut(u64, u64),
+    progress: impl FnMut(u64, u64),
+    each: impl FnMut(&Replayed<'_>),
+) -> Result<ReplaySummary, UsageError> {
+    replay_usage(&[path], progress, each)
+}
+
+/// The same for several files, one after the other.
+pub(crate) fn replay_usage<P: AsRef<Path>>(
+    paths: &[P],
+    progress: impl FnMut(u64, u64),
     mut each: impl FnMut(&Replayed<'_>),
 ) -> Result<ReplaySummary, UsageError> {
-    let bytes = size(path)?;
     let each = |past: Past<'_>| {
         if let Past::Usage(event) = past {
             each(event);
         }
     };
-    let mut replay = Replay::new(each, false);
-    replay.read(path, |done| progress(done, bytes.max(done)))?;
-    Ok(replay.summary)
+    read_all(paths, progress, Replay::new(each, false))
 }
 
 /// The same for the events and refusals of several files, one after the other: each request id counts
@@ -175,12 +181,19 @@ pub fn replay(
 /// One of the files cannot be opened or read.
 pub fn replay_all<P: AsRef<Path>>(
     paths: &[P],
-    mut progress: impl FnMut(u64, u64),
+    progress: impl FnMut(u64, u64),
     each: impl FnMut(Past<'_>),
+) -> Result<ReplaySummary, UsageError> {
+    read_all(paths, progress, Replay::new(each, true))
+}
+
+fn read_all<P: AsRef<Path>, F: FnMut(Past<'_>)>(
+    paths: &[P],
+    mut progress: impl FnMut(u64, u64),
+    mut replay: Replay<F>,
 ) -> Result<ReplaySummary, UsageError> {
     let sizes = paths.iter().map(|path| size(path.as_ref())).collect::<Result<Vec<_>, _>>()?;
     let (mut before, total) = (0, sizes.iter().sum::<u64>());
-    let mut replay = Replay::new(each, true);
     for (path, bytes) in paths.iter().zip(&sizes) {
         replay.read(path.as_ref(), |done| progress(before + done, total.max(before + done)))?;
         before += bytes;

@@ -15,6 +15,17 @@ pub(crate) fn write(out: &mut Vec<u8>, at: TimestampMs) {
     out.push(b'"');
 }
 
+/// The day that a line of the usage file is of, such as `2026-11-30`, without reading the rest of it;
+/// `None`: it does not begin like one of our lines.
+pub(crate) fn day_of_line(line: &[u8]) -> Option<[u8; 10]> {
+    let line = line.get(..LINE_BEGINNING_BYTES.min(line.len()))?;
+    let at = memchr::memmem::find(line, b"\"ts\":\"")?;
+    line.get(at.checked_add(6)?..)?.first_chunk().copied()
+}
+
+/// The moment is the third field of a line.
+const LINE_BEGINNING_BYTES: usize = 64;
+
 /// Reads moments. Our own form, on the same day as the one before, costs a few nanoseconds; any
 /// other RFC 3339 text is understood too.
 #[derive(Default)]

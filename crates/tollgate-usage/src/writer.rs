@@ -7,6 +7,8 @@
 mod file;
 mod lines;
 mod queue;
+mod rotate;
+mod sync;
 mod thread;
 
 use std::cell::RefCell;
@@ -20,8 +22,24 @@ use crate::journal::half::{HEADER_BYTES, LINE_BYTES_MAX};
 use crate::journal::{Hold, Journal};
 use file::Append;
 use queue::Queue;
+use rotate::Rotating;
+use sync::Sync;
 
 pub(crate) use file::open as append_only;
+pub(crate) use rotate::files;
+pub use sync::Synced;
+
+/// When the disk is asked to confirm what was written: what a power cut can lose.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Fsync {
+    /// When the system likes, and at the end.
+    #[default]
+    Never,
+    /// Once a second, if there is something new.
+    Second,
+    /// Before a call is sent, and before a slot is used again.
+    Always,
+}
 
 /// How the writer batches and what it bounds.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +53,13 @@ pub struct WriterOptions {
     pub retry_interval: Duration,
     /// The longest that [`Writer::flush`] and [`Writer::close`] wait.
     pub flush_timeout: Duration,
+    /// When the disk is asked to confirm.
+    pub fsync: Fsync,
+    /// The file is replaced by a new one before it has more bytes than this; a batch that is longer has a
+    /// file of its own.
+    pub rotate_bytes: Option<u64>,
+    /// The file is replaced by a new one when an event of a later day comes (in UTC).
+    pub rotate_daily: bool,
 }
 
 impl Default for WriterOptions {
@@ -44,6 +69,9 @@ impl Default for WriterOptions {
             batch_interval: Duration::from_millis(25),
             retry_interval: Duration::from_secs(1),
             flush_timeout: Duration::from_secs(10),
+            fsync: Fsync::Never,
+            rotate_bytes: None,
+            rotate_daily: false,
         }
     }
 }
@@ -61,6 +89,10 @@ thread_local! {
 pub struct Writer {
     queue: Arc<Queue>,
     journal: Arc<Journal>,
+    /// `None`: the disk is never asked.
+    sync: Option<Sync>,
+    /// Whether calls wait for the disk.
+    waits: bool,
     path: PathBuf,
     flush_timeout: Duration,
 }
@@ -83,19 +115,22 @@ impl Writer {
     /// # Errors
     /// A file cannot be opened, or the thread cannot be started.
     pub fn resume(mut journal: Journal, options: WriterOptions) -> Result<Self, UsageError> {
-        let target = file::open(journal.usage_file())?;
         if !journal.is_restored() {
             journal.restore(|_, _| (), |_| ())?;
         }
+        let target = Rotating::open(journal.usage_file(), &options)?;
         Self::start(target, journal, options)
     }
 
     fn start(target: impl Append, journal: Journal, options: WriterOptions) -> Result<Self, UsageError> {
         let (queue, journal) = (Arc::new(Queue::new(options.waiting_max)), Arc::new(journal));
         let path = journal.usage_file().to_owned();
-        thread::spawn(target, Arc::clone(&journal), Arc::clone(&queue), options)
-            .map_err(|source| UsageError::new(&path, "start the writer's thread", source))?;
-        Ok(Self { queue, journal, path, flush_timeout: options.flush_timeout })
+        let failed = |source| UsageError::new(&path, "start the writer's thread", source);
+        thread::spawn(target, Arc::clone(&journal), Arc::clone(&queue), options).map_err(failed)?;
+        let start_sync = || Sync::start(options.fsync, Arc::clone(&journal)).map_err(failed);
+        let sync = (options.fsync != Fsync::Never).then(start_sync).transpose()?;
+        let (waits, flush_timeout) = (options.fsync == Fsync::Always, options.flush_timeout);
+        Ok(Self { queue, journal, sync, waits, path, flush_timeout })
     }
 
     /// Writes down a call that is admitted and about to be sent. `event` is what it comes back as should
@@ -107,12 +142,25 @@ impl Writer {
         in_half(event, |half| self.journal.hold(half))
     }
 
-    /// Writes down what the call comes back as from now on: it has reserved more.
-    ///
-    /// # Errors
-    /// It could not be written down: it comes back as it was before.
-    pub fn extend(&self, hold: &mut Hold, event: &UsageEvent) -> Result<(), UsageError> {
-        in_half(event, |half| self.journal.renew(hold, half))
+    /// What a call that was just written down has to wait for before it is sent; `None`: nothing, unless
+    /// it is [`Fsync::Always`].
+    pub fn synced(&self) -> Option<Synced> {
+        let sync = self.sync.as_ref()?;
+        let number = sync.note();
+        self.waits.then(|| sync.synced(number))
+    }
+
+    /// Gives a slot back whose call was never sent: nothing of it comes back.
+    pub fn cancel(&self, hold: Hold) {
+        self.journal.cancel(hold);
+    }
+
+    /// Writes down what the call comes back as from now on: it has reserved more. Where that fails it comes
+    /// back as it was before, and the journal has logged and counted the error.
+    pub fn extend(&self, mut hold: Hold, event: &UsageEvent) -> Hold {
+        let _ = in_half(event, |half| self.journal.renew(&mut hold, half));
+        self.note();
+        hold
     }
 
     /// Hands the event of a call over like [`Writer::record`], and has it survive from now on. Its slot is
@@ -121,6 +169,7 @@ impl Writer {
         in_half(event, |half| {
             // What it came back as before it still does; the journal has logged and counted the error.
             let _ = self.journal.renew(&mut hold, half);
+            self.note();
             self.queue.push(half.get(HEADER_BYTES..).unwrap_or_default(), Some(hold));
         });
     }
@@ -133,6 +182,13 @@ impl Writer {
             event.write_json(line);
             line.push(b'\n');
             self.queue.push(line, None);
+        });
+    }
+
+    /// Something was written down that nobody waits for.
+    fn note(&self) {
+        self.sync.iter().for_each(|sync| {
+            sync.note();
         });
     }
 

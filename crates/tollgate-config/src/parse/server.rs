@@ -1,6 +1,7 @@
 //! The sections that exist once.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use tollgate_limiter::Tokens;
@@ -8,7 +9,8 @@ use tollgate_limiter::Tokens;
 use super::context::Context;
 use crate::section::Section;
 use crate::{
-    OpenAiSessionField, OutputReservation, Pricing, Reservation, Server, Sessions, Store, Unpriced, UsageLog,
+    Fsync, OpenAiSessionField, OutputReservation, Pricing, Reservation, Server, Sessions, Store, Unpriced,
+    UsageLog,
 };
 
 const DAY_SECONDS: u64 = 86_400;
@@ -55,9 +57,21 @@ pub(super) fn store(context: &Context<'_>, section: Section<'_>) -> Store {
 
 pub(super) fn usage(context: &Context<'_>, section: Section<'_>) -> UsageLog {
     let file = section.field("file").and_then(|field| context.file_name(&field));
+    let usage = UsageLog {
+        file: file.unwrap_or_else(|| context.base_dir.join("usage.jsonl")),
+        fsync: section.field("fsync").and_then(|field| field.choice(&FSYNC)).unwrap_or(Fsync::Never),
+        rotate_bytes: section.field("rotate_bytes").and_then(|field| field.integer(ROTATE_BYTES)),
+        rotate_daily: section.boolean("rotate_daily", false),
+    };
     section.finish();
-    UsageLog { file: file.unwrap_or_else(|| context.base_dir.join("usage.jsonl")) }
+    usage
 }
+
+/// A file below would be one for every few thousand calls; above, none is rotated in practice.
+const ROTATE_BYTES: RangeInclusive<u64> = 1 << 20..=1 << 40;
+
+const FSYNC: [(&str, Fsync); 3] =
+    [("never", Fsync::Never), ("second", Fsync::Second), ("always", Fsync::Always)];
 
 /// The words for [`Unpriced`].
 pub(super) const UNPRICED: [(&str, Unpriced); 3] =

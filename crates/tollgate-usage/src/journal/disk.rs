@@ -8,9 +8,12 @@ use std::path::Path;
 use crate::error::UsageError;
 
 /// Where slots are kept.
-pub(super) trait Disk: Send + Sync + 'static {
+pub(crate) trait Disk: Send + Sync + 'static {
     /// Writes all of `bytes` at `offset`.
     fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Has the disk confirm what was written.
+    fn sync(&self) -> io::Result<()>;
 
     /// Forgets all that was written, and has the disk confirm it.
     fn clear(&self) -> io::Result<()>;
@@ -22,6 +25,10 @@ pub(super) trait Disk: Send + Sync + 'static {
 impl Disk for File {
     fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.write_all_at(bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
     }
 
     fn clear(&self) -> io::Result<()> {

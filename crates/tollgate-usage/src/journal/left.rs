@@ -29,7 +29,8 @@ impl Left {
             read_some(file, &mut bytes, slot * SLOT_BYTES_U64)?;
             let halves = PLACES.iter().filter_map(|place| half::read(bytes.get(*place..)?));
             let newest = halves.max_by_key(|half| half.sequence);
-            let Some(newest) = newest else { continue };
+            // An empty line: the call was not sent.
+            let Some(newest) = newest.filter(|half| !half.line.is_empty()) else { continue };
             match reader::request_id(newest.line) {
                 Some(id) => {
                     lines.insert(id, newest.line.to_owned());

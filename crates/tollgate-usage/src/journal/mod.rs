@@ -23,7 +23,7 @@
 //! file at the next start; killed within the append it finds a torn line there, which is none, and the
 //! slots.
 
-mod disk;
+pub(crate) mod disk;
 pub(crate) mod half;
 mod left;
 mod slots;
@@ -38,9 +38,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::UsageError;
 use crate::reader::{self, ReplaySummary, Replayed};
-use crate::writer::append_only;
+use crate::writer::{append_only, files};
 use disk::Disk;
-use half::{HALF_BYTES, SLOT_BYTES};
+use half::{HALF_BYTES, HEADER_BYTES, SLOT_BYTES};
 use left::Left;
 use slots::{Place, Slots};
 
@@ -99,8 +99,8 @@ impl Journal {
         &self.usage_file
     }
 
-    /// Calls `each` with every event of the usage file, like [`replay`](crate::replay), and then with
-    /// those that an earlier process left in the journal. Before it returns these are in the usage file
+    /// Calls `each` with every event of the usage file and of those that it was rotated to, like
+    /// [`replay`](crate::replay), and then with those that an earlier process left in the journal. Before it returns these are in the usage file
     /// and on the disk, and gone from the journal. A usage file that is not there is an empty one.
     ///
     /// # Errors
@@ -111,14 +111,12 @@ impl Journal {
         mut each: impl FnMut(&Replayed<'_>),
     ) -> Result<ReplaySummary, UsageError> {
         let mut left = self.left.clone();
-        let replayed = reader::replay(&self.usage_file, progress, |event| {
+        let files = files(&self.usage_file);
+        let files = files.map_err(|source| UsageError::new(&self.usage_file, "list", source))?;
+        let mut summary = reader::replay_usage(&files, progress, |event| {
             left.close(event.request_id);
             each(event);
-        });
-        let mut summary = match replayed {
-            Err(error) if error.is_missing() => ReplaySummary::default(),
-            replayed => replayed?,
-        };
+        })?;
         summary.recovered = left.len();
         let lines = left.into_lines();
         if !lines.is_empty() {
@@ -179,6 +177,18 @@ impl Journal {
             tracing::info!(file = %self.path.display(), "open calls can be written down again");
         }
         Ok(())
+    }
+
+    /// Gives a slot back whose call was never sent.
+    pub(crate) fn cancel(&self, mut hold: Hold) {
+        // Should it fail the call comes back as spent: the error is logged and counted.
+        let _ = self.renew(&mut hold, &mut [0; HEADER_BYTES]);
+        self.free(hold);
+    }
+
+    /// Has the disk confirm all lines.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.disk.sync()
     }
 
     /// Gives a slot back whose call is in the usage file, or was never sent.

@@ -40,6 +40,10 @@ impl Disk for Noted {
         Ok(())
     }
 
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     fn clear(&self) -> io::Result<()> {
         Ok(())
     }
@@ -52,7 +56,12 @@ impl Disk for Noted {
 impl Journal {
     /// A journal that nobody reads.
     pub(crate) fn unread(usage_file: &Path) -> Self {
-        Self::over(Box::new(Noted::default()), usage_file, PathBuf::new())
+        Self::on(Box::new(Noted::default()), usage_file)
+    }
+
+    /// A journal on a disk of the test's own.
+    pub(crate) fn on(disk: Box<dyn Disk>, usage_file: &Path) -> Self {
+        Self::over(disk, usage_file, PathBuf::new())
     }
 }
 

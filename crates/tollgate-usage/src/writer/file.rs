@@ -8,6 +8,9 @@ use crate::error::UsageError;
 
 /// Where lines are appended to.
 pub(super) trait Append: Send + 'static {
+    /// A batch of whole lines is about to be appended.
+    fn begin(&mut self, _lines: &[u8]) {}
+
     /// Appends the beginning of `bytes` and says how much that was.
     fn append(&mut self, bytes: &[u8]) -> io::Result<usize>;
 

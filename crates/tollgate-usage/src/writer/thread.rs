@@ -3,10 +3,10 @@
 use std::io;
 use std::sync::Arc;
 
-use super::WriterOptions;
 use super::file::Append;
 use super::lines::Lines;
 use super::queue::Queue;
+use super::{Fsync, WriterOptions};
 use crate::journal::Journal;
 
 /// The most bytes of one call to the system.
@@ -63,13 +63,19 @@ impl<A: Append> Thread<A> {
     fn write(&mut self, lines: &Lines) -> Result<(), (io::Error, usize)> {
         let mut written = 0;
         let mut last_attempt = false;
+        self.target.begin(lines.bytes());
         loop {
-            match self.append(lines.bytes(), &mut written) {
+            match self.append(lines.bytes(), &mut written).and_then(|()| self.confirm()) {
                 Ok(()) => return Ok(()),
                 Err(error) if last_attempt => return Err((error, lines.unfinished_after(written))),
                 Err(error) => last_attempt = !self.queue.failed(&error, self.options.retry_interval),
             }
         }
+    }
+
+    /// Slots may be used again once their events are as safe as was asked for.
+    fn confirm(&mut self) -> io::Result<()> {
+        if self.options.fsync == Fsync::Always { self.target.sync() } else { Ok(()) }
     }
 
     /// Appends `bytes` from where the last attempt stopped.
