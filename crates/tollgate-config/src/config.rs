@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tollgate_limiter::Tokens;
 
-use crate::{ConfigErrors, Environment, Provider, Route, Run, ScopedLimit, Secret, Tenant};
+use crate::{Alert, ConfigErrors, Environment, Provider, Route, Run, ScopedLimit, Secret, Tenant};
 
 /// A configuration that was checked as a whole.
 #[derive(Clone, Debug)]
@@ -34,6 +34,8 @@ pub struct Config {
     pub limits: Vec<ScopedLimit>,
     /// `[[runs]]` in the file's order, each for another owner.
     pub runs: Vec<Run>,
+    /// `[[alerts]]` in the file's order.
+    pub alerts: Vec<Alert>,
     /// What is allowed but probably not meant, one sentence each with file and field: to be logged.
     pub warnings: Vec<String>,
 }

@@ -5,6 +5,7 @@
 //! variables and files through [`Environment`] only, and knows neither HTTP nor the price table.
 #![deny(clippy::float_arithmetic)]
 
+mod alert;
 mod config;
 mod environment;
 mod error;
@@ -20,6 +21,7 @@ mod secret;
 mod section;
 mod tenant;
 
+pub use alert::{Alert, THRESHOLDS_PERCENT};
 pub use config::{
     Config, Fsync, OpenAiSessionField, OutputReservation, Pricing, Reservation, Server, Sessions, Store,
     Unpriced, UsageLog,

@@ -1,5 +1,6 @@
 //! From text to [`Config`]: reads every section, then what holds between them.
 
+mod alert;
 mod amounts;
 mod context;
 mod counters;
@@ -67,6 +68,7 @@ fn read(context: &Context<'_>, root: Section<'_>) -> Config {
     let runs = run::runs(context, &root, &tenants);
     fixed::check(context.problems, &tenants, &key_places, &limits);
     reach::warn_of_unbounded(context.problems, &tenants, &without_limits, &limits);
+    let alerts = alert::alerts(context, &root);
     root.finish();
     let providers = providers.into_iter().filter_map(|declared| declared.provider).collect();
     Config {
@@ -81,6 +83,7 @@ fn read(context: &Context<'_>, root: Section<'_>) -> Config {
         tenants,
         limits,
         runs,
+        alerts,
         warnings: Vec::new(),
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use common::{environment, parse};
 use tollgate_config::{
     Algorithm, BudgetWindow, Config, Fsync, KeyHash, OpenAiSessionField, OutputReservation, Protocol,
-    RateLimit, RunOwner, Sessions, Store, Unit, Unpriced,
+    RateLimit, RunOwner, Scope, Sessions, Store, THRESHOLDS_PERCENT, Unit, Unpriced,
 };
 use tollgate_limiter::{Amount, DurationMs, Enforcement, MicroUsd, Period, Tokens};
 
@@ -122,6 +122,23 @@ fn every_section_is_read() {
     let openai_field = Some(OpenAiSessionField::SafetyIdentifier);
     assert_eq!(config.sessions, Sessions { derive: false, openai_field });
     assert_eq!(config.warnings, Vec::<String>::new());
+}
+
+#[test]
+fn receivers_of_alerts_are_read() {
+    let text = format!(
+        "{REFERENCE}\n[[alerts]]\nurl_env = \"ALERT_URL\"\nsecret_env = \"DEV_KEY\"\nthresholds = [95, 50, 95]\n\
+         scope = \"tenant\"\nid = \"acme\"\n[[alerts]]\nurl = \"http://127.0.0.1:9/hook?x=1\"\n"
+    );
+    let config = parse(&text).unwrap();
+    let [first, second] = &config.alerts[..] else { panic!("two receivers") };
+    assert_eq!(first.url.expose(), "https://hooks.example/SENTINEL");
+    assert_eq!(first.secret.as_ref().unwrap().expose(), "SENTINEL-dev");
+    assert_eq!(&*first.thresholds_percent, [50, 95]);
+    assert_eq!((first.scope, first.id.as_deref()), (Some(Scope::Tenant), Some("acme")));
+    assert_eq!(*second.thresholds_percent, THRESHOLDS_PERCENT);
+    assert_eq!((&second.secret, second.scope, &second.id), (&None, None, &None));
+    assert!(!format!("{config:?}").contains("hooks.example"));
 }
 
 #[test]

@@ -73,6 +73,39 @@ fn usage() {
 }
 
 #[test]
+fn alerts() {
+    check(
+        "[[alerts]]",
+        &[
+            (
+                "url = \"hooks.example\"",
+                "alerts[0].url: must be a URL that starts with `https://` or `http://`, without user and password",
+            ),
+            (
+                "url = \"https://SENTINEL@hooks.example\"",
+                "alerts[0].url: must be a URL that starts with `https://` or `http://`, without user and password",
+            ),
+            ("url_env = \"NOPE\"", "alerts[0].url_env: the environment variable NOPE is not set"),
+        ],
+    );
+    let with =
+        |line: &str| problems(&format!("[[alerts]]\nurl = \"https://hooks.example\"\n{line}\n{PROVIDER}"));
+    for (line, expected) in [
+        ("thresholds = []", "alerts[0].thresholds: must have 1 to 32 numbers, in percent"),
+        ("thresholds = [0]", "alerts[0].thresholds[0]: must be from 1 to 10000, not 0"),
+        ("id = \"acme\"", "alerts[0].id: is for a `scope` only: say whose id it is"),
+        ("url_env = \"DEV_KEY\"", "alerts[0].url_env: `url` is there too: only one of them is possible"),
+        ("uri = \"x\"", "alerts[0].uri: unknown field; the nearest known one is `url`"),
+    ] {
+        assert_eq!(with(line), format!("t.toml:3: {expected}"), "{line}");
+    }
+    assert_eq!(
+        problems(&format!("[[alerts]]\n{PROVIDER}")),
+        "t.toml:1: alerts[0]: `url` or `url_env` is needed"
+    );
+}
+
+#[test]
 fn server() {
     check(
         "[server]",

@@ -10,6 +10,7 @@ use tollgate_store::{Clock, Store};
 use tollgate_usage::Writer;
 
 use crate::{
+    alerts::Watch,
     error::StartError,
     metrics::{Metrics, TenantSeries},
     network::Network,
@@ -38,6 +39,8 @@ pub(crate) struct Parts {
     /// What providers are reached by.
     pub(crate) network: Network,
     pub(crate) store: Arc<dyn Store>,
+    /// Finds budgets that reach a part that is told of.
+    pub(crate) alerts: Arc<Watch>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) usage: Arc<Writer>,
     pub(crate) metrics: Arc<Metrics>,

@@ -225,6 +225,8 @@ impl Call {
         self.app.series(&admitted.key.tenant).into_iter().for_each(|series| series.settled(&bill));
         let (policy, at) = (&self.app.policy, admitted.at);
         let actuals = bill.actuals(&admitted.limits, &admitted.quote, policy, at);
+        let tenant = &admitted.key.tenant;
+        self.app.alerts.settling(&*self.app.store, tenant, &admitted.limits, &actuals, at);
         settle_in_store(&self.app, &admitted.held, actuals, Settled::Applied);
         unplanned::charge(&self.app, &admitted, &bill);
         let event = self.event(&admitted, bill, outcome);

@@ -10,6 +10,7 @@
 
 mod admin;
 mod admit;
+mod alerts;
 mod amounts;
 mod app;
 mod attributes;
@@ -54,19 +55,20 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tollgate_config::{Config, KeyHash, Unpriced, UsageLog};
+use tollgate_config::{Alert, Config, KeyHash, Unpriced, UsageLog};
 use tollgate_limiter::TimestampMs;
 use tollgate_pricing::PriceTable;
 use tollgate_store::{Clock, MemoryStore, Store};
 use tollgate_usage::{Fsync, Journal, ReplaySummary, UsageError, Writer, WriterOptions};
 
 use crate::{
+    alerts::{AlertThread, Crossing, Thresholds, Watch},
     app::{App, Parts},
     metrics::Metrics,
     network::Network,
-    policy::Policy,
+    policy::{AppliedLimit, Policy},
     reload::ReloadState,
     server::Shared,
 };
@@ -172,14 +174,18 @@ impl Setup {
     ) -> Result<Proxy, StartError> {
         let (listen, admin_listen) = (self.config.server.listen, self.config.server.admin_listen);
         let options = writer_options(&self.config.usage);
-        let shared = Arc::new(self.shared(store, clock, Network::default(), options, workers.get())?);
+        let (usage_file, alerts) = (self.config.usage.file.clone(), self.config.alerts.clone());
+        let known = self.policy.known_budgets();
+        let (shared, crossings) = self.shared(store, clock, Network::default(), options, workers.get())?;
+        let shared = Arc::new(shared);
+        let alerts = start_alerts(&shared, &usage_file, &alerts, &known, crossings)?;
         let ended = CancellationToken::new();
         // Whoever is told that the proxy is ready finds it: the admin's port is bound before the workers
         // begin, and answered after.
         let admin = bind_admin(admin_listen)?;
         let (workers, address) = start_workers(listen, &shared, workers)?;
         let (admin, admin_address) = start_admin(admin, &shared, &ended)?;
-        Ok(Proxy { shared, ended, address, admin_address, workers, admin: Some(admin) })
+        Ok(Proxy { shared, ended, address, admin_address, workers, admin: Some(admin), alerts })
     }
 
     /// What all workers share.
@@ -190,14 +196,16 @@ impl Setup {
         network: Network,
         writer: WriterOptions,
         workers: usize,
-    ) -> Result<Shared, StartError> {
+    ) -> Result<(Shared, mpsc::Receiver<Crossing>), StartError> {
         let Self { config, policy, journal } = self;
         let usage = match journal {
             Some(journal) => Writer::resume(journal, writer)?,
             None => Writer::open(&config.usage.file, writer)?,
         };
+        let (watch, crossings) = Watch::new(Thresholds::of(&config.alerts));
         let parts = Parts {
             network,
+            alerts: Arc::new(watch),
             store,
             clock,
             usage: Arc::new(usage),
@@ -209,7 +217,7 @@ impl Setup {
         };
         let app = App::new(&config, policy, parts, workers)?;
         let connections = config.server.max_connections.min(Semaphore::MAX_PERMITS);
-        Ok(Shared {
+        let shared = Shared {
             app: ArcSwap::from_pointee(app),
             reload: ReloadState::new(&config),
             connections: Arc::new(Semaphore::new(connections)),
@@ -217,7 +225,8 @@ impl Setup {
             drain: config.server.drain,
             stop: CancellationToken::new(),
             cut: AtomicU64::new(0),
-        })
+        };
+        Ok((shared, crossings))
     }
 }
 
@@ -232,6 +241,21 @@ fn writer_options(usage: &UsageLog) -> WriterOptions {
         rotate_daily: usage.rotate_daily,
         ..WriterOptions::default()
     }
+}
+
+/// Starts the thread for alerts, and tells of what was crossed before.
+fn start_alerts(
+    shared: &Shared,
+    usage_file: &Path,
+    alerts: &[Alert],
+    known: &[AppliedLimit],
+    crossings: mpsc::Receiver<Crossing>,
+) -> Result<AlertThread, StartError> {
+    let app = shared.app.load();
+    let (clock, metrics, network) = (app.clock.clone(), app.metrics.clone(), app.network.clone());
+    let thread = AlertThread::start(usage_file, alerts, crossings, (clock, metrics, network))?;
+    app.alerts.look(&*app.store, known, app.clock.now());
+    Ok(thread)
 }
 
 fn start_workers(
@@ -286,6 +310,7 @@ pub struct Proxy {
     admin_address: SocketAddr,
     workers: Vec<JoinHandle<()>>,
     admin: Option<JoinHandle<()>>,
+    alerts: AlertThread,
 }
 
 impl Proxy {

@@ -57,6 +57,14 @@ struct ByLimit {
 }
 
 #[derive(Clone, Debug, Eq, EncodeLabelSet, Hash, PartialEq)]
+struct ByThreshold {
+    scope: &'static str,
+    id: String,
+    window: &'static str,
+    percent: u64,
+}
+
+#[derive(Clone, Debug, Eq, EncodeLabelSet, Hash, PartialEq)]
 struct ByTenant {
     tenant: String,
 }
@@ -102,6 +110,9 @@ pub(crate) struct Metrics {
     over_soft: Labelled<ByLimit>,
     extensions: Labelled<ByResult>,
     cut_offs: Labelled<ByReason>,
+    thresholds: Labelled<ByThreshold>,
+    pub(crate) alert_posts: Counter,
+    pub(crate) alert_failures: Counter,
     tokens: Labelled<ByClass>,
     cost: Labelled<ByTenant>,
     estimate: Histogram,
@@ -132,6 +143,9 @@ impl Metrics {
             over_soft: Family::default(),
             extensions: Family::default(),
             cut_offs: Family::default(),
+            thresholds: Family::default(),
+            alert_posts: Counter::default(),
+            alert_failures: Counter::default(),
             tokens: Family::default(),
             cost: Family::default(),
             estimate: histogram(&RATIOS),
@@ -175,6 +189,11 @@ impl Metrics {
             self.extensions.clone(),
         );
         registry.register("cut_offs", "Answers cut off here, by reason", self.cut_offs.clone());
+        let help = "Budgets that were used up to a part, by budget and percent";
+        registry.register("budget_thresholds", help, self.thresholds.clone());
+        registry.register("alert_posts", "Alerts that a receiver has taken", self.alert_posts.clone());
+        let help = "Posts of alerts that a receiver did not take";
+        registry.register("alert_post_failures", help, self.alert_failures.clone());
         registry.register("tokens", "Tokens settled, by tenant and class", self.tokens.clone());
         registry.register("cost_pico_usd", "Cost settled in 10^-12 USD, by tenant", self.cost.clone());
         registry.register("input_estimate_ratio", "Reported over estimated input", self.estimate.clone());
@@ -227,6 +246,12 @@ impl Metrics {
     /// An answer was cut off.
     pub(crate) fn cut_off(&self, reason: &'static str) {
         self.cut_offs.get_or_create(&ByReason { reason }).inc();
+    }
+
+    /// A budget was used up to a part.
+    pub(crate) fn budget_threshold(&self, limit: &AppliedLimit, percent: u64) {
+        let (scope, id, window) = (limit.rule.scope.name(), limit.bounded_id().to_owned(), limit.rule.window);
+        self.thresholds.get_or_create(&ByThreshold { scope, id, window, percent }).inc();
     }
 
     /// A call was settled.

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tollgate_config::{Config, Server, Store, UsageLog};
 
-use crate::{Proxy, Setup, error::StartError};
+use crate::{Proxy, Setup, alerts::Thresholds, error::StartError};
 
 /// Why a configuration does not take the place of the running one. The running one goes on.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +50,12 @@ impl Proxy {
     fn try_reload(&self, Setup { config, policy, .. }: Setup) -> Result<(), ReloadError> {
         self.shared.reload.check(&config)?;
         let next = self.shared.app.load().succeeded_by(&config, policy)?;
+        let (watch, store, clock) = (next.alerts.clone(), next.store.clone(), next.clock.clone());
+        let known = next.policy.known_budgets();
         self.shared.app.store(next.into());
+        self.alerts.set(&config.alerts);
+        watch.set(Thresholds::of(&config.alerts));
+        watch.look(&*store, &known, clock.now());
         Ok(())
     }
 }

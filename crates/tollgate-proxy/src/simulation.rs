@@ -59,7 +59,9 @@ impl Setup {
         dial: Dial,
         writer: WriterOptions,
     ) -> Result<InMemoryProxy, StartError> {
-        let shared = Arc::new(self.shared(store, clock, Network { dial: Some(dial) }, writer, 1)?);
+        // Nobody hears of alerts here.
+        let (shared, _) = self.shared(store, clock, Network { dial: Some(dial) }, writer, 1)?;
+        let shared = Arc::new(shared);
         let worker = Arc::new(Worker { index: 0, shared: shared.clone() });
         Ok(InMemoryProxy { shared, worker, connections: TaskTracker::new(), cut: CancellationToken::new() })
     }

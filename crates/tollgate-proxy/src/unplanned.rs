@@ -38,6 +38,7 @@ fn charge_as_it_is(app: &Arc<App>, admitted: &Admitted, limits: &[AppliedLimit],
         }
     };
     let held = Held { id: ReservationId::new(rand::random()), plan, at: admitted.at };
+    app.alerts.settling(&*app.store, &admitted.key.tenant, limits, &actuals, admitted.at);
     // What has no reservation is charged as it is.
     call::settle_in_store(app, &held, actuals, Settled::WithoutReservation);
 }

@@ -29,6 +29,7 @@ pub(crate) fn environment() -> Fake {
         ("PROVIDER_KEY", "SENTINEL-provider"),
         ("ADMIN_TOKEN", "SENTINEL-admin"),
         ("DEV_KEY", "SENTINEL-dev"),
+        ("ALERT_URL", "https://hooks.example/SENTINEL"),
         ("EMPTY", ""),
         ("BROKEN", "SENTINEL\r\nx-injected: 1"),
     ];

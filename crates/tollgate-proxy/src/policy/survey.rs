@@ -1,12 +1,12 @@
 //! What a configuration comes to: the limits of each key, and what it cannot mean.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use tollgate_config::{KeyHash, Scope, nearest};
 use tollgate_limiter::{Amount, ENTRIES_MAX, Enforcement, Rule, TimestampMs};
 use tollgate_pricing::ModelPrice;
 
-use super::{KeyPolicy, LimitRule, Measure, Policy, reach::Reach};
+use super::{AppliedLimit, KeyPolicy, LimitRule, Measure, Owner, Policy, reach::Reach};
 
 /// One limit that calls of a key can meet.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -42,6 +42,26 @@ impl Policy {
             self.rules_of(key).map(|(rule, value)| (rank(rule), KeyLimit::new(rule, value))).collect();
         limits.sort_by_key(|(rank, _)| *rank);
         Some(limits.into_iter().map(|(_, limit)| limit).collect())
+    }
+
+    /// The budgets whose counters are known without a call: all but those of what callers choose, and of
+    /// sessions.
+    pub(crate) fn known_budgets(&self) -> Vec<AppliedLimit> {
+        let of_keys = self.keys.values().flat_map(|key| {
+            let bound = key.bound.iter().filter(|limit| !limit.rule.is_per_session());
+            key.fixed.iter().chain(bound)
+        });
+        let mut budgets: Vec<_> =
+            of_keys.filter(|limit| limit.rule.measure == Measure::MicroUsd).cloned().collect();
+        let named = [Scope::Provider, Scope::Model].into_iter().flat_map(|scope| self.rules.of_scope(scope));
+        let named = named.filter(|rule| rule.measure == Measure::MicroUsd && !rule.is_per_session());
+        budgets.extend(named.filter_map(|rule| {
+            let id = rule.id.clone()?;
+            Some(rule.applied(id, Owner { tenant: "", key: "" }, None))
+        }));
+        let mut seen = HashSet::new();
+        budgets.retain(|budget| seen.insert(budget.limit.key.clone()));
+        budgets
     }
 
     /// The key called `id`.
