@@ -2,7 +2,8 @@
 
 use std::fs::{self, OpenOptions};
 
-use tollgate_usage::{Event, ReplaySummary, Writer, WriterOptions};
+use tollgate_limiter::ExactAmount;
+use tollgate_usage::{Event, Journal, ReplaySummary, UsageEvent, Writer, WriterOptions};
 
 use crate::common::{line, read, usage};
 
@@ -87,4 +88,30 @@ fn what_others_append_is_kept() {
     writer.close().unwrap();
     let ids: Vec<_> = read(&path).unwrap().1.into_iter().map(|(id, _)| id).collect();
     assert_eq!(ids, ["one", "other", "two"]);
+}
+
+#[test]
+fn what_the_full_disk_of_the_usage_file_did_not_take_comes_back_at_the_next_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("usage.jsonl");
+    std::os::unix::fs::symlink("/dev/full", &path).unwrap();
+    let writer = Writer::open(&path, WriterOptions { waiting_max: 1, ..WriterOptions::default() }).unwrap();
+    let ids = ["a", "b", "c"];
+    let holds =
+        ids.map(|id| writer.hold(&UsageEvent { cost: ExactAmount::whole(900), ..usage(id) }).unwrap());
+    for (id, hold) in ids.into_iter().zip(holds) {
+        writer.settle(hold, &usage(id));
+    }
+    writer.close().unwrap_err();
+    assert_eq!(writer.dropped(), 3, "one that waited and two for which there was no room");
+    drop(writer);
+    fs::remove_file(&path).unwrap();
+
+    let mut costs = Vec::new();
+    let each = |event: &tollgate_usage::Replayed<'_>| costs.push((event.request_id.to_owned(), event.cost));
+    let summary = Journal::open(&path).unwrap().restore(|_, _| (), each).unwrap();
+    assert_eq!(summary.recovered, 3);
+    costs.sort_unstable();
+    assert_eq!(costs, ids.map(|id| (id.to_owned(), usage(id).cost)), "as they were settled");
+    assert_eq!(read(&path).unwrap().0.events, 3);
 }
