@@ -23,7 +23,7 @@ use crate::journal::{Hold, Journal};
 use file::Append;
 use queue::Queue;
 use rotate::Rotating;
-use sync::Sync;
+use sync::Syncer;
 
 pub(crate) use file::open as append_only;
 pub(crate) use rotate::files;
@@ -90,7 +90,7 @@ pub struct Writer {
     queue: Arc<Queue>,
     journal: Arc<Journal>,
     /// `None`: the disk is never asked.
-    sync: Option<Sync>,
+    sync: Option<Syncer>,
     /// Whether calls wait for the disk.
     waits: bool,
     path: PathBuf,
@@ -127,7 +127,7 @@ impl Writer {
         let path = journal.usage_file().to_owned();
         let failed = |source| UsageError::new(&path, "start the writer's thread", source);
         thread::spawn(target, Arc::clone(&journal), Arc::clone(&queue), options).map_err(failed)?;
-        let start_sync = || Sync::start(options.fsync, Arc::clone(&journal)).map_err(failed);
+        let start_sync = || Syncer::start(options.fsync, Arc::clone(&journal)).map_err(failed);
         let sync = (options.fsync != Fsync::Never).then(start_sync).transpose()?;
         let (waits, flush_timeout) = (options.fsync == Fsync::Always, options.flush_timeout);
         Ok(Self { queue, journal, sync, waits, path, flush_timeout })

@@ -20,7 +20,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The thread's end that others hold. Dropping it stops the thread.
 #[derive(Debug)]
-pub(super) struct Sync(Arc<Shared>);
+pub(super) struct Syncer(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -41,7 +41,7 @@ struct State {
     ended: bool,
 }
 
-impl Sync {
+impl Syncer {
     /// Starts the thread.
     pub(super) fn start(fsync: Fsync, journal: Arc<Journal>) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
@@ -78,7 +78,7 @@ impl Sync {
     }
 }
 
-impl Drop for Sync {
+impl Drop for Syncer {
     fn drop(&mut self) {
         self.0.lock().stopping = true;
         self.0.work.notify_one();

@@ -34,12 +34,12 @@ impl Disk for Slow {
     }
 }
 
-fn slow() -> (Sync, Receiver<()>, Sender<io::Result<()>>) {
+fn slow() -> (Syncer, Receiver<()>, Sender<io::Result<()>>) {
     let (asked, asks) = channel();
     let (answer, answers) = channel();
     let disk = Slow { asked, answers: Mutex::new(answers) };
     let journal = Arc::new(Journal::on(Box::new(disk), Path::new("usage.jsonl")));
-    (Sync::start(Fsync::Always, journal).unwrap(), asks, answer)
+    (Syncer::start(Fsync::Always, journal).unwrap(), asks, answer)
 }
 
 struct Unpark(Thread);
