@@ -57,6 +57,14 @@ impl RequestFacts {
         self.thinking_budget.map_or(1, |budget| budget.saturating_add(1))
     }
 
+    /// Whether the body shows all that the model will read: no tool of the provider's puts anything in.
+    pub fn shows_all_input(&self) -> bool {
+        !self.hidden_input
+            && self.web_searches_max.is_none()
+            && self.other_models.is_empty()
+            && self.input.server_tool_tokens == 0
+    }
+
     /// Whether the request is for a stream that will not report its usage unless the request is
     /// rewritten ([`crate::rewrite`]). The client then expects no usage chunk.
     pub fn lacks_usage_in_stream(&self) -> bool {

@@ -40,7 +40,7 @@ mod sse;
 mod stream_error;
 
 pub use error_body::{ErrorKind, error_body};
-pub use estimate::{InputSizes, estimate_input, input_parts};
+pub use estimate::{InputRatios, InputSizes, estimate_input, input_parts, model_family};
 pub use facts::{CacheWrite, RequestError, RequestFacts, SessionFacts, inspect};
 pub use meter::{Meter, Metered, ModelUsage, Reported, Running, StreamEnd};
 pub use openai::{StreamFilter, is_stream_options_rejection};

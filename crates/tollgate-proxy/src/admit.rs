@@ -45,7 +45,7 @@ pub(crate) struct Decision {
 /// Reserves the candidate against all of its key's limits in one step.
 pub(crate) async fn admit(app: &Arc<App>, candidate: Candidate<'_>) -> Decision {
     let at = app.clock.now();
-    let judged = Judged::new(&app.policy, &candidate.asked(), at);
+    let judged = Judged::new(&app.policy, &candidate.asked(app), at);
     let (judged, plan) = match judged.and_then(|judged| Ok((judged.plan()?, judged))) {
         Ok((plan, judged)) => (judged, Arc::new(plan)),
         Err(refused) => {
@@ -137,7 +137,7 @@ async fn ask(
 }
 
 impl Candidate<'_> {
-    fn asked(&self) -> Asked<'_> {
+    fn asked<'b>(&'b self, app: &'b App) -> Asked<'b> {
         Asked {
             request_id: self.request_id,
             key: self.key,
@@ -146,6 +146,7 @@ impl Candidate<'_> {
             provider: &self.provider,
             endpoint: self.endpoint,
             facts: self.facts,
+            estimates: &app.estimates,
         }
     }
 

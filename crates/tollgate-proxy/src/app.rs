@@ -12,6 +12,7 @@ use tollgate_usage::Writer;
 use crate::{
     alerts::Watch,
     error::StartError,
+    estimates::Estimates,
     metrics::{Metrics, TenantSeries},
     network::Network,
     policy::Policy,
@@ -44,6 +45,8 @@ pub(crate) struct Parts {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) usage: Arc<Writer>,
     pub(crate) metrics: Arc<Metrics>,
+    /// What estimates of the input have taught.
+    pub(crate) estimates: Arc<Estimates>,
     pub(crate) max_body_bytes: usize,
     /// The memory of large request bodies.
     pub(crate) large_bodies: Arc<Semaphore>,

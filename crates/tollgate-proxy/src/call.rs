@@ -15,7 +15,7 @@ use tollgate_usage::{Attributes, Event, Hold, Outcome, Session, UsageEvent};
 
 use crate::{
     app::App,
-    attributes,
+    attributes, estimates,
     policy::{AppliedLimit, KeyPolicy},
     quote::{Judged, Quote},
     relay::Terms,
@@ -230,6 +230,7 @@ impl Call {
         settle_in_store(&self.app, &admitted.held, actuals, Settled::Applied);
         unplanned::charge(&self.app, &admitted, &bill);
         let event = self.event(&admitted, bill, outcome);
+        self.app.estimates.learn_from(policy, &admitted.quote, &event);
         match self.hold.take() {
             Some(hold) => self.app.usage.settle(hold, &event),
             None => self.app.usage.record(&Event::Usage(event)),
@@ -240,6 +241,7 @@ impl Call {
         let since_arrival = |moment: Duration| span(moment.saturating_sub(admitted.arrived));
         let caller_attributes =
             attributes::chosen(&admitted.key, &admitted.attributes).map(|(scope, _)| scope.name()).collect();
+        let uncorrected_input = estimates::comparable(&self.app.policy, &admitted.quote, &bill, admitted.at);
         UsageEvent {
             ts: admitted.at,
             request_id: admitted.request_id.to_string().into(),
@@ -262,6 +264,7 @@ impl Call {
             reserved_output: Tokens::new(admitted.quote.reserved.output_tokens),
             cost: bill.amounts.cost.to_exact(),
             estimated_input: admitted.quote.estimated_input,
+            uncorrected_input,
             duration: since_arrival(self.app.clock.elapsed()),
             ttfb: self.first_byte.map(since_arrival),
             flags: bill.flags,

@@ -10,6 +10,7 @@ use tollgate_providers::{Protocol, RequestFacts, input_parts};
 
 use crate::{
     attributes,
+    estimates::Estimates,
     policy::{AppliedLimit, KeyLimit, Policy},
     quote::{Asked, Judged},
     refuse::Refused,
@@ -95,6 +96,7 @@ impl From<Refused> for Unexplained {
 /// Decides a request as the request path does, up to the store.
 pub(crate) fn explain(
     policy: &Policy,
+    estimates: &Estimates,
     question: &Question<'_>,
     at: TimestampMs,
 ) -> Result<Explanation, Unexplained> {
@@ -120,6 +122,7 @@ pub(crate) fn explain(
         provider,
         endpoint: routed.endpoint,
         facts: Some(&facts),
+        estimates,
     };
     let judged = Judged::new(policy, &asked, at)?;
     let plan = judged.plan()?;

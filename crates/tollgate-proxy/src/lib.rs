@@ -18,6 +18,7 @@ mod auth;
 mod body;
 mod call;
 mod error;
+mod estimates;
 mod explain;
 mod fit;
 mod forward;
@@ -66,6 +67,7 @@ use tollgate_usage::{Fsync, Journal, ReplaySummary, UsageError, Writer, WriterOp
 use crate::{
     alerts::{AlertThread, Crossing, Thresholds, Watch},
     app::{App, Parts},
+    estimates::Estimates,
     metrics::Metrics,
     network::Network,
     policy::{AppliedLimit, Policy},
@@ -88,6 +90,7 @@ pub use simulation::{Dial, InMemoryProxy};
 pub struct Setup {
     config: Config,
     policy: Policy,
+    estimates: Arc<Estimates>,
     /// Open once it is restored.
     journal: Option<Journal>,
 }
@@ -96,7 +99,7 @@ impl Setup {
     /// Compiles `config` with the price table it names.
     pub fn new(config: Config, prices: Arc<PriceTable>) -> Self {
         let policy = Policy::new(&config, prices);
-        Self { config, policy, journal: None }
+        Self { config, policy, estimates: Arc::default(), journal: None }
     }
 
     /// What the configuration says and probably does not mean, as far as only prices tell: models that
@@ -123,7 +126,7 @@ impl Setup {
     ///
     /// It would be refused whatever its counters say.
     pub fn explain(&self, question: &Question<'_>, at: TimestampMs) -> Result<Explanation, Unexplained> {
-        explain::explain(&self.policy, question, at)
+        explain::explain(&self.policy, &self.estimates, question, at)
     }
 
     /// What would have become of the calls that usage files tell of, under this configuration. Those before
@@ -156,7 +159,7 @@ impl Setup {
         progress: impl FnMut(u64, u64),
     ) -> Result<ReplaySummary, UsageError> {
         let mut journal = Journal::open(&self.config.usage.file)?;
-        let summary = restore::restore(&mut journal, &self.policy, store, progress)?;
+        let summary = restore::restore(&mut journal, &self.policy, &self.estimates, store, progress)?;
         self.journal = Some(journal);
         Ok(summary)
     }
@@ -197,7 +200,7 @@ impl Setup {
         writer: WriterOptions,
         workers: usize,
     ) -> Result<(Shared, mpsc::Receiver<Crossing>), StartError> {
-        let Self { config, policy, journal } = self;
+        let Self { config, policy, estimates, journal } = self;
         let usage = match journal {
             Some(journal) => Writer::resume(journal, writer)?,
             None => Writer::open(&config.usage.file, writer)?,
@@ -210,6 +213,7 @@ impl Setup {
             clock,
             usage: Arc::new(usage),
             metrics: Arc::new(Metrics::new()),
+            estimates,
             max_body_bytes: config.server.max_body_bytes,
             large_bodies: body::large_bodies(),
             cutting: CancellationToken::new(),

@@ -8,10 +8,11 @@ use std::{iter, sync::Arc};
 use tollgate_config::{OutputReservation, Scope, Unpriced};
 use tollgate_limiter::{Amount, ENTRIES_MAX, Entry, Plan, PlanError, ReservationId, TimestampMs, Tokens};
 use tollgate_pricing::{ModelPrice, PicoUsd, ReserveRequest};
-use tollgate_providers::{Endpoint, ErrorKind, RequestFacts, estimate_input};
+use tollgate_providers::{Endpoint, ErrorKind, Protocol, RequestFacts, estimate_input};
 
 use crate::{
     amounts::Amounts,
+    estimates::Estimates,
     policy::{AppliedLimit, Called, Circumstances, KeyPolicy, Measure, Policy},
     refuse::Refused,
 };
@@ -35,6 +36,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) endpoint: Endpoint,
     /// `None` for a call without a body.
     pub(crate) facts: Option<&'a RequestFacts>,
+    /// What earlier estimates have taught.
+    pub(crate) estimates: &'a Estimates,
 }
 
 /// What is expected of a request, and what limits it.
@@ -53,6 +56,10 @@ pub(crate) struct Quote {
     /// What is reserved.
     pub(crate) reserved: Amounts,
     pub(crate) estimated_input: Tokens,
+    /// The same before it was corrected, where the body shows all that will be read.
+    pub(crate) uncorrected_input: Option<Tokens>,
+    /// What a call that is billed is spoken in.
+    pub(crate) protocol: Option<Protocol>,
     /// The most tokens that it may need: more than is reserved where its own output limit is above the
     /// reservation's.
     largest: Tokens,
@@ -143,6 +150,8 @@ impl Quote {
             billed: false,
             reserved: Amounts::FREE,
             estimated_input: Tokens::ZERO,
+            uncorrected_input: None,
+            protocol: None,
             largest: Tokens::ZERO,
             output_limit: None,
             limit_to_send: None,
@@ -172,9 +181,13 @@ impl Quote {
                 .then(|| unnamed_limit(policy.prices.lookup(&facts.model, at)))
         };
         let limit_to_send = if facts.output_limit.is_none() { put_in() } else { None };
+        let (protocol, uncorrected) = (asked.endpoint.protocol, estimate_input(facts));
+        let price = policy.prices.lookup(&facts.model, at).map(ModelPrice::id);
         let quote = Self {
             billed: true,
-            estimated_input: estimate_input(facts),
+            estimated_input: asked.estimates.corrected(protocol, price, &facts.model, uncorrected),
+            uncorrected_input: facts.shows_all_input().then_some(uncorrected),
+            protocol: Some(protocol),
             limit_to_send,
             model: facts.model.as_str().into(),
             service_tier: facts.service_tier.as_deref().map(Arc::from),

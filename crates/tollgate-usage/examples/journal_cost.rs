@@ -104,6 +104,7 @@ fn event(id: u64) -> UsageEvent {
         reserved_output: Tokens::new(4_096),
         cost: ExactAmount::whole(364),
         estimated_input: Tokens::new(11),
+        uncorrected_input: None,
         duration: DurationMs::new(1_840),
         ttfb: Some(DurationMs::new(320)),
         flags: Vec::new(),

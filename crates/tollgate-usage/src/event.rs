@@ -63,6 +63,9 @@ pub struct UsageEvent {
     pub cost: ExactAmount,
     /// The estimate of the input.
     pub estimated_input: Tokens,
+    /// The same before it was corrected by earlier estimates' errors, where the reported input can be
+    /// compared with it (`uncorrected_input_tokens`, left out otherwise).
+    pub uncorrected_input: Option<Tokens>,
     /// From the request's arrival to the end of the answer.
     pub duration: DurationMs,
     /// From the request's arrival to the answer's first byte; `None`: there was none.

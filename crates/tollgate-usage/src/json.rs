@@ -61,6 +61,9 @@ fn usage(out: &mut Vec<u8>, event: &UsageEvent) {
         object.number("cost_pico_usd", event.cost.as_millionths());
     }
     object.number("estimated_input_tokens", event.estimated_input.get());
+    if let Some(uncorrected) = event.uncorrected_input {
+        object.number("uncorrected_input_tokens", uncorrected.get());
+    }
     object.number("duration_ms", event.duration.get());
     if let Some(ttfb) = event.ttfb {
         object.number("ttfb_ms", ttfb.get());

@@ -67,6 +67,8 @@ pub struct Replayed<'a> {
     pub reserved_output: Option<Tokens>,
     /// What was reserved: the estimate of the input.
     pub estimated_input: Tokens,
+    /// The same before any correction, where the reported input can be compared with it.
+    pub uncorrected_input: Option<Tokens>,
     /// From the request's arrival to the end of the answer.
     pub duration: DurationMs,
     attributes: &'a line::Attributes<'a>,

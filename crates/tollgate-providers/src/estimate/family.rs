@@ -34,6 +34,17 @@ impl Family {
         }
     }
 
+    /// A name that no model has.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Claude => "family:claude",
+            Self::ClaudeNew => "family:claude-new",
+            Self::O200k => "family:o200k",
+            Self::Cl100k => "family:cl100k",
+            Self::Other => "family:other",
+        }
+    }
+
     /// Tokens per 1,000 bytes. OpenAI's from counting prose, code, JSON, logs, ids and ten languages
     /// with the published encodings; Anthropic's, whose encoding is not published, from recorded
     /// exchanges and with more to spare. On the high side.

@@ -6,6 +6,7 @@
 
 mod family;
 mod images;
+mod ratios;
 mod text;
 
 use tollgate_limiter::Tokens;
@@ -15,6 +16,7 @@ use crate::{Protocol, RequestFacts};
 
 pub(crate) use family::Family;
 pub(crate) use images::ImageSizes;
+pub use ratios::InputRatios;
 pub(crate) use text::{Run, TextSizes};
 
 /// Sizes of everything in a request that the model reads. Bounded, whatever the body's size.
@@ -66,6 +68,11 @@ impl InputSizes {
             Media::Other { bytes } => self.file_bytes = self.file_bytes.saturating_add(bytes),
         }
     }
+}
+
+/// The name of a model's family: what models have in common that are estimated alike.
+pub fn model_family(model: &str) -> &'static str {
+    Family::of(model).name()
 }
 
 /// Estimates the input tokens of a request, for the model that it names.

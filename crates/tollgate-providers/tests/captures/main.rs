@@ -91,7 +91,16 @@ fn every_request_can_be_read() {
 
 #[test]
 fn estimates_are_close_to_what_was_reported() {
-    let mut ratios = estimate::Ratios::default();
-    each_case(|case| ratios.add(case));
-    ratios.check();
+    compared().check();
+}
+
+#[test]
+fn what_other_exchanges_have_taught_makes_no_estimate_worse() {
+    compared().check_learned();
+}
+
+fn compared() -> estimate::Comparison {
+    let mut comparison = estimate::Comparison::default();
+    each_case(|case| comparison.add(case));
+    comparison
 }

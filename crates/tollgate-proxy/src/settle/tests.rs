@@ -6,6 +6,7 @@ use tollgate_providers::{Endpoint, Meter, Metered, inspect, route};
 
 use super::{End, bill};
 use crate::{
+    estimates::Estimates,
     policy::{Policy, tests::compile},
     quote::{Asked, Judged},
 };
@@ -40,6 +41,7 @@ fn settled(policy: &Policy, end: impl Fn(&Metered) -> End<'_>, answer: &str) -> 
         provider: "a",
         endpoint: endpoint(),
         facts: Some(&facts),
+        estimates: &Estimates::default(),
     };
     let Judged { quote, limits } = Judged::new(policy, &asked, NOW).unwrap();
     let mut meter = Meter::new(endpoint(), &facts, false);

@@ -47,6 +47,7 @@ impl Call {
             reserved_output: Tokens::ZERO,
             cost: ExactAmount::whole(self.cost),
             estimated_input: Tokens::new(self.reserved),
+            uncorrected_input: None,
             duration: DurationMs::new(self.duration_ms),
             ttfb: None,
             flags: Vec::new(),

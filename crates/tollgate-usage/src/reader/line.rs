@@ -83,6 +83,7 @@ pub(super) struct RawEvent<'a> {
     cost_pico_usd: Option<u128>,
     #[serde(default)]
     estimated_input_tokens: u64,
+    uncorrected_input_tokens: Option<u64>,
     #[serde(default)]
     duration_ms: u64,
 }
@@ -112,6 +113,7 @@ impl RawEvent<'_> {
             reserved: MicroUsd::new(self.reserved_micro_usd),
             reserved_output: self.reserved_output_tokens.map(Tokens::new),
             estimated_input: Tokens::new(self.estimated_input_tokens),
+            uncorrected_input: self.uncorrected_input_tokens.map(Tokens::new),
             duration: DurationMs::new(self.duration_ms),
             attributes: &self.attributes,
             caller_attributes: &self.caller_attributes,

@@ -33,6 +33,7 @@ pub(crate) fn usage(request_id: &str) -> UsageEvent {
         reserved_output: Tokens::new(4_096),
         cost: ExactAmount::whole(364),
         estimated_input: Tokens::new(11),
+        uncorrected_input: None,
         duration: DurationMs::new(1_840),
         ttfb: Some(DurationMs::new(320)),
         flags: Vec::new(),

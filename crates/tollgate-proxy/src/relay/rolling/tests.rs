@@ -10,6 +10,7 @@ use tollgate_store::{Attempt, Clock, Held, MemoryStore, Store, StoreFuture};
 
 use super::{Growth, Rolling, STEPS_PER_DOUBLING, Terms};
 use crate::{
+    estimates::Estimates,
     fit,
     policy::{Policy, tests::compile},
     quote::{Asked, Judged},
@@ -64,6 +65,7 @@ fn judged(policy: &Policy, facts: &RequestFacts) -> Judged {
         provider: "a",
         endpoint: endpoint(),
         facts: Some(facts),
+        estimates: &Estimates::default(),
     };
     Judged::new(policy, &asked, NOW).unwrap()
 }

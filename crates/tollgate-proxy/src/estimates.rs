@@ -1,0 +1,173 @@
+//! What estimates of the input have taught: a correction for each model, and for each family of models.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use arc_swap::ArcSwap;
+use foldhash::quality::RandomState;
+use tollgate_limiter::{TimestampMs, Tokens};
+use tollgate_pricing::ModelPrice;
+use tollgate_providers::{InputRatios, Protocol, model_family, route};
+use tollgate_usage::{Replayed, UsageEvent};
+
+use crate::{policy::Policy, quote::Quote, settle::Bill};
+
+/// The most models that are learned about. A price table has some hundred.
+const MODELS_MAX: usize = 1_024;
+
+/// Nothing is corrected.
+const UNCORRECTED_PERMILLE: u64 = 1_000;
+
+/// What was learned, by protocol and model. Looking up takes no lock.
+#[derive(Debug, Default)]
+pub(crate) struct Estimates {
+    anthropic: ArcSwap<Models>,
+    /// All others.
+    openai: ArcSwap<Models>,
+    /// Held while a model is added.
+    adding: Mutex<()>,
+}
+
+type Models = HashMap<Box<str>, Arc<Learned>, RandomState>;
+
+#[derive(Debug, Default)]
+struct Learned {
+    ratios: Mutex<InputRatios>,
+    /// In thousandths; 0: too little is known.
+    factor: AtomicU64,
+}
+
+impl Estimates {
+    /// The estimate of a request, corrected by what its model or else its family has taught. `model` is the
+    /// id of a price; `None`: it has none.
+    pub(crate) fn corrected(
+        &self,
+        protocol: Protocol,
+        model: Option<&str>,
+        name: &str,
+        estimate: Tokens,
+    ) -> Tokens {
+        let learned = self.models(protocol).load();
+        let factor = |name: &str| {
+            let factor = learned.get(name)?.factor.load(Ordering::Relaxed);
+            (factor > 0).then_some(factor)
+        };
+        let factor = model.and_then(factor).or_else(|| factor(model_family(name)));
+        let corrected = estimate.get().saturating_mul(factor.unwrap_or(UNCORRECTED_PERMILLE)).div_ceil(1_000);
+        Tokens::new(corrected)
+    }
+
+    /// Learns from a call that was settled, which its event tells.
+    pub(crate) fn learn_from(&self, policy: &Policy, quote: &Quote, event: &UsageEvent) {
+        if let (Some(protocol), Some(uncorrected)) = (quote.protocol, event.uncorrected_input) {
+            let price = policy.prices.lookup(&quote.model, event.ts).map(ModelPrice::id);
+            self.learn(protocol, price, &quote.model, uncorrected, Tokens::new(event.tokens.input_total()));
+        }
+    }
+
+    /// Learns from a call of the past.
+    pub(crate) fn learn_again(&self, policy: &Policy, event: &Replayed<'_>) {
+        let Some(uncorrected) = event.uncorrected_input else { return };
+        let Ok(endpoint) = route("POST", event.path, None) else { return };
+        let name = event.requested_model.unwrap_or(event.model);
+        let price = policy.prices.lookup(name, event.ts).map(ModelPrice::id);
+        self.learn(endpoint.protocol, price, name, uncorrected, Tokens::new(event.tokens.input_total()));
+    }
+
+    /// Learns from a request whose input was estimated, uncorrected, and then reported.
+    fn learn(
+        &self,
+        protocol: Protocol,
+        model: Option<&str>,
+        name: &str,
+        estimated: Tokens,
+        reported: Tokens,
+    ) {
+        for name in model.into_iter().chain([model_family(name)]) {
+            let Some(learned) = self.of(protocol, name) else { continue };
+            let mut ratios = learned.ratios.lock().unwrap_or_else(PoisonError::into_inner);
+            ratios.add(estimated, reported);
+            learned.factor.store(ratios.factor_permille().unwrap_or(0), Ordering::Relaxed);
+        }
+    }
+
+    const fn models(&self, protocol: Protocol) -> &ArcSwap<Models> {
+        match protocol {
+            Protocol::Anthropic => &self.anthropic,
+            _ => &self.openai,
+        }
+    }
+
+    /// What is known of a model; `None` where there is no room for one more.
+    fn of(&self, protocol: Protocol, name: &str) -> Option<Arc<Learned>> {
+        let models = self.models(protocol);
+        if let Some(learned) = models.load().get(name) {
+            return Some(learned.clone());
+        }
+        let _adding = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = models.load();
+        if let Some(learned) = known.get(name) {
+            return Some(learned.clone());
+        }
+        if known.len() >= MODELS_MAX {
+            return None;
+        }
+        let learned = Arc::new(Learned::default());
+        let mut more = HashMap::clone(&known);
+        more.insert(name.into(), learned.clone());
+        models.store(Arc::new(more));
+        Some(learned)
+    }
+}
+
+/// The uncorrected estimate of a call whose report can be compared with it: the model that was asked for
+/// has answered alone, has read nothing that the body does not show, and its provider said how much.
+pub(crate) fn comparable(policy: &Policy, quote: &Quote, bill: &Bill, at: TimestampMs) -> Option<Tokens> {
+    let id = |name: &str| policy.prices.lookup(name, at).map(ModelPrice::id);
+    let is_same =
+        || bill.model == quote.model || id(&bill.model).is_some_and(|own| Some(own) == id(&quote.model));
+    let is_told = !bill.usage_estimated && bill.others.is_empty() && bill.tokens.input_total() > 0;
+    quote.uncorrected_input.filter(|_| is_told && is_same())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_is_corrected_by_itself_and_a_new_one_by_its_family() {
+        let estimates = Estimates::default();
+        let (protocol, tokens) = (Protocol::Anthropic, Tokens::new(1_000));
+        let corrected =
+            |protocol, model| estimates.corrected(protocol, model, "claude-sonnet-5-5", tokens).get();
+        let learn = |model, reported| {
+            for _ in 0..20 {
+                estimates.learn(protocol, Some(model), model, tokens, Tokens::new(reported));
+            }
+        };
+        assert_eq!(corrected(protocol, Some("claude-sonnet-5-5")), 1_000);
+        learn("claude-haiku-5-5", 700);
+        let of_family = corrected(protocol, Some("claude-sonnet-5-5"));
+        assert!((700..=740).contains(&of_family), "{of_family}");
+        assert_eq!(corrected(protocol, None), of_family, "a name without a price");
+        assert_eq!(corrected(Protocol::OpenAi, Some("claude-sonnet-5-5")), 1_000);
+        learn("claude-sonnet-5-5", 1_200);
+        let of_model = corrected(protocol, Some("claude-sonnet-5-5"));
+        assert!((1_200..=1_260).contains(&of_model), "{of_model}");
+    }
+
+    #[test]
+    fn the_number_of_models_is_bounded() {
+        let estimates = Estimates::default();
+        for index in 0..MODELS_MAX + 50 {
+            let model = format!("m{index}");
+            estimates.learn(Protocol::OpenAi, Some(&model), &model, Tokens::new(1), Tokens::new(1));
+        }
+        assert_eq!(estimates.openai.load().len(), MODELS_MAX);
+    }
+}
