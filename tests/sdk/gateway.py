@@ -77,7 +77,7 @@ class Exchanges(list):
 class Gateway:
     """A running mock provider and a running proxy."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, more: str = ""):
         self.binary = os.environ["TOLLGATE_BIN"]
         self.usage_file = folder / "usage.jsonl"
         self.clients: list[Exchanges] = []
@@ -87,7 +87,7 @@ class Gateway:
             self.url = f"http://127.0.0.1:{port}"
             self.admin_url = f"http://127.0.0.1:{admin_port}"
             self.config = folder / "tollgate.toml"
-            self.config.write_text(config_text(self.mock_url, port, admin_port, self.usage_file))
+            self.config.write_text(config_text(self.mock_url, port, admin_port, self.usage_file) + more)
             self.log = open(folder / "tollgate.log", "w+")
             self.process = subprocess.Popen(
                 [self.binary, "serve", "--config", str(self.config)],

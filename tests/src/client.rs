@@ -160,6 +160,11 @@ impl Connection {
         Ok(())
     }
 
+    /// What has been read so far and belongs to no answer yet, head and framing included.
+    pub fn read_so_far(&self) -> String {
+        String::from_utf8_lossy(&self.read).into_owned()
+    }
+
     /// Reads one whole answer; further ones stay for the next call.
     ///
     /// # Errors

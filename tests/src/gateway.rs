@@ -30,6 +30,9 @@ pub const PROVIDER_KEY: &str = "sk_provider_sentinel";
 /// How many requests the mock keeps: few, so that a long load does not look like a leak.
 const REQUESTS_KEPT: usize = 500;
 
+/// Puts something between the proxy and its store.
+pub type BeforeStore = fn(Arc<MemoryStore>) -> Arc<dyn Store>;
+
 /// How a gateway is started.
 #[derive(Debug, Default)]
 pub struct GatewayOptions {
@@ -56,6 +59,8 @@ pub struct GatewayOptions {
     pub panic_at_look: u64,
     /// Share another gateway's store.
     pub store: Option<Arc<MemoryStore>>,
+    /// What stands between the proxy and its store.
+    pub before_store: Option<BeforeStore>,
     /// Go on with another gateway's files.
     pub directory: Option<Arc<tempfile::TempDir>>,
 }
@@ -119,7 +124,10 @@ impl Gateway {
         let store = options.store.clone().unwrap_or_else(|| Arc::new(MemoryStore::new(clock.clone())));
         setup.restore(&store, |_, _| {}).expect("the usage file can be read");
         let workers = NonZeroUsize::new(options.workers).unwrap_or(NonZeroUsize::MIN);
-        let proxy = setup.start(store.clone(), clock, workers).expect("the proxy starts");
+        let asked = options
+            .before_store
+            .map_or_else(|| store.clone() as Arc<dyn Store>, |before| before(store.clone()));
+        let proxy = setup.start(asked, clock, workers).expect("the proxy starts");
         let (address, admin) = (proxy.address(), proxy.admin_address());
         Self { mock, store, clock: clocked, directory, proxy: Mutex::new(Some(proxy)), address, admin }
     }

@@ -8,7 +8,9 @@ mod client;
 mod gateway;
 
 pub use client::{Answer, Client, Connection, json_request};
-pub use gateway::{Clocked, Gateway, GatewayOptions, PROVIDER_KEY, count, counter, parallel, setup};
+pub use gateway::{
+    BeforeStore, Clocked, Gateway, GatewayOptions, PROVIDER_KEY, count, counter, parallel, setup,
+};
 
 use std::time::Duration;
 

@@ -202,3 +202,28 @@ fn the_example_of_limits_says_nothing_that_it_does_not_mean() {
     assert!(setup.warnings(NOW).is_empty());
     assert_eq!(setup.key_limits(&KeyHash::of("key")).unwrap().len(), 16);
 }
+
+#[tokio::test]
+async fn explain_tells_what_becomes_of_an_answer_that_uses_more() {
+    let limits = "[[limits]]\nscope = \"team\"\nbudget_usd = 1\nwindow = \"day\"\n";
+    let asking = |max_tokens, stream| {
+        json!({"model": "unit", "max_tokens": max_tokens, "stream": stream, "system": "Be brief.",
+            "messages": [{"role": "user", "content": "Hello"}]})
+    };
+    let reserving = |limits: &str, reservation: &str| {
+        let options = GatewayOptions { reservation: reservation.to_owned(), ..options(limits) };
+        setup(&options, "http://127.0.0.1:1", Path::new("/nowhere"))
+    };
+    for (limits, reservation, body, extended_by, fits) in [
+        (limits, "extend_tokens = 7", asking(9_000, true), Some(7), false),
+        (limits, "", asking(100, true), None, false),
+        (limits, "", asking(9_000, false), None, false),
+        ("", "", asking(9_000, true), None, false),
+        (limits, "output_tokens = \"max\"", asking(9_000, true), None, false),
+        (limits, "fit = true", asking(9_000, true), None, true),
+        ("", "fit = true", asking(9_000, true), None, false),
+    ] {
+        let explained = explain(&reserving(limits, reservation), &body, &[]).unwrap();
+        assert_eq!((explained.extended_by.map(|slice| slice.get()), explained.fits), (extended_by, fits));
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use tollgate_config::{Key, Provider, Unpriced};
+use tollgate_config::{Key, OutputReservation, Provider, Reservation, Unpriced};
 use tollgate_proxy::Setup;
 use tollgate_store::{Clock, SystemClock};
 
@@ -25,6 +25,7 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<(), Failure> {
             writeln!(out, "provider {:<16} {:<10} {}", provider.id, protocol(provider), provider.base_url);
     }
     let _ = writeln!(out, "prices   {models} models");
+    let _ = writeln!(out, "reserves {}", reservation(&config.reservation));
     for tenant in &config.tenants {
         let _ = writeln!(out, "\ntenant {}", tenant.id);
         for key in &tenant.keys {
@@ -69,6 +70,23 @@ fn describe_key(out: &mut String, setup: &Setup, key: &Key) {
         _ => "passed, unless a budget of the call refuses them",
     };
     let _ = writeln!(out, "    models without a price: {unpriced}");
+}
+
+/// How much output is reserved, and what becomes of what is more.
+fn reservation(reservation: &Reservation) -> String {
+    match reservation.output_tokens {
+        OutputReservation::Max if reservation.fit => {
+            "the output limit of each request, lowered to what hard budgets afford".to_owned()
+        }
+        OutputReservation::Max => "the output limit of each request".to_owned(),
+        OutputReservation::UpTo(tokens) => {
+            let then = if reservation.cutoff { "cut off" } else { "let go on" };
+            let slice = reservation.extend_tokens;
+            format!(
+                "up to {tokens} output tokens; under hard budgets streams grow by {slice}, or are {then} if they may not"
+            )
+        }
+    }
 }
 
 const fn protocol(provider: &Provider) -> &'static str {

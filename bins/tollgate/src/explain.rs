@@ -78,6 +78,12 @@ fn in_words(explanation: &Explanation) -> String {
         let _ = writeln!(out, "  {part:<20} {tokens}");
     }
     let _ = writeln!(out, "output    {} tokens", explanation.output_tokens);
+    if let Some(slice) = explanation.extended_by {
+        let _ = writeln!(out, "  if its stream uses more, {slice} more at a time");
+    }
+    if explanation.fits {
+        let _ = writeln!(out, "  its limit is lowered where a hard budget does not afford it");
+    }
     let _ = writeln!(out, "reserves  {} USD", usd(explanation.cost));
     if explanation.limits.is_empty() {
         let _ = writeln!(out, "limits    none: it passes");
@@ -128,6 +134,8 @@ fn in_json(explanation: &Explanation) -> Value {
             "output_tokens": explanation.output_tokens.get(),
             "micro_usd": explanation.cost.rounded_up().get(),
         },
+        "fits": explanation.fits,
+        "extended_by": explanation.extended_by.map(|slice| slice.get()),
         "limits": explanation.limits.iter().map(limit_json).collect::<Vec<_>>(),
     })
 }

@@ -51,6 +51,10 @@ pub struct Explanation {
     pub output_tokens: Tokens,
     /// What is reserved: money.
     pub cost: PicoUsd,
+    /// Whether its output limit is lowered where a hard budget does not afford it (`reservation.fit`).
+    pub fits: bool,
+    /// The output tokens by which its reservation grows if its stream uses more; `None` where nothing grows.
+    pub extended_by: Option<Tokens>,
     /// Every limit it meets, in the order of the plan, with what it would add.
     pub limits: Vec<ExplainedLimit>,
 }
@@ -142,6 +146,8 @@ pub(crate) fn explain(
         input_tokens: Tokens::new(reserved.input_tokens),
         output_tokens: Tokens::new(reserved.output_tokens),
         cost: reserved.cost,
+        fits: policy.fit && judged.limits.iter().any(AppliedLimit::grows_with_output),
+        extended_by: (facts.stream && judged.grows()).then_some(policy.extend_tokens),
         limits: limits.map(|(limit, charge)| ExplainedLimit::new(limit, charge)).collect(),
     })
 }

@@ -116,6 +116,12 @@ impl Judged {
         Ok(Self { quote, limits })
     }
 
+    /// Whether a stream may come to more than is reserved for it under a hard budget.
+    pub(crate) fn grows(&self) -> bool {
+        let Self { quote, limits } = self;
+        quote.billed && !quote.is_covered() && limits.iter().any(AppliedLimit::grows_with_output)
+    }
+
     /// The limits with what the request would add to each.
     ///
     /// # Errors
@@ -266,6 +272,11 @@ impl Quote {
         let counted = self.parts.iter().filter(|part| limit.counts(&part.name, &part.id));
         let cost = counted.fold(PicoUsd::ZERO, |sum, part| sum.saturating_add(part.cost));
         Amounts { cost, ..self.reserved }
+    }
+
+    /// Whether all the output is reserved that the provider may give.
+    pub(crate) fn is_covered(&self) -> bool {
+        self.output_limit.is_some_and(|limit| self.reserved.output_tokens >= limit)
     }
 
     /// What is reserved for what the model `id` of the price table uses: its own part where the request

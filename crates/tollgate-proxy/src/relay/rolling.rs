@@ -27,7 +27,7 @@ pub(crate) struct Rolling {
     ask_at: u64,
     /// How many usages the provider had reported when that was worked out.
     reports: u64,
-    /// The extensions that were granted.
+    /// The last step that was asked for.
     steps: u32,
     /// Whether one was not.
     is_beyond: bool,
@@ -62,7 +62,7 @@ impl Rolling {
     /// or all the output it may have is reserved.
     pub(crate) fn new(terms: &Terms<'_>, slice_tokens: u64, meter: &Meter) -> Option<Self> {
         let is_held = terms.limits.iter().any(AppliedLimit::grows_with_output);
-        if !terms.quote.billed || !is_held || is_covered(terms.quote) {
+        if !terms.quote.billed || !is_held || terms.quote.is_covered() {
             return None;
         }
         let so_far = SoFar::new(meter.running(), terms.quote, terms.prices, terms.at);
@@ -79,7 +79,7 @@ impl Rolling {
         }
         self.reports = reports;
         // An answer that is finished costs what it costs: there is nothing left to cut off.
-        if meter.is_finished() || is_covered(terms.quote) {
+        if meter.is_finished() || terms.quote.is_covered() {
             self.ask_at = u64::MAX;
             return None;
         }
@@ -105,6 +105,8 @@ impl Rolling {
     /// The step was not granted, and the stream goes on: it is asked for again one slice later. Tells
     /// whether it is the first.
     pub(crate) const fn postponed(&mut self, growth: &Growth) -> bool {
+        // Its number is not used again: nobody may know whether it was made.
+        self.steps = growth.step;
         self.ask_at = growth.covers;
         !std::mem::replace(&mut self.is_beyond, true)
     }
@@ -113,11 +115,6 @@ impl Rolling {
         let doublings = self.steps.div_euclid(STEPS_PER_DOUBLING);
         self.slice_tokens.saturating_mul(1_u64.checked_shl(doublings).unwrap_or(u64::MAX))
     }
-}
-
-/// Whether all the output is reserved that the provider may give.
-fn is_covered(quote: &Quote) -> bool {
-    quote.output_limit.is_some_and(|limit| quote.reserved.output_tokens >= limit)
 }
 
 /// No answer is longer than its limit, whatever the estimate says.
