@@ -6,6 +6,7 @@ mod anthropic;
 mod framing;
 mod hostile;
 mod openai;
+mod running;
 
 use tollgate_pricing::Usage;
 use tollgate_providers::{
