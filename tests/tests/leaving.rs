@@ -76,7 +76,7 @@ async fn c28_c93_c115_a_client_that_leaves_at_any_event_is_settled_once() {
             if event["usage_estimated"] == true {
                 assert_eq!(event["outcome"], "client_gone", "{path} at {left_at}");
                 assert!(
-                    cost >= event["reserved_micro_usd"].as_u64().unwrap() && cost >= 27,
+                    cost > 0 && cost >= event["reserved_micro_usd"].as_u64().unwrap(),
                     "{path} {event}"
                 );
             } else {

@@ -69,7 +69,7 @@ fn what_is_not_reported_is_missing_until_it_is() {
             .to_owned(),
     ];
     let stream = openai_stream(&chunks.each_ref().map(String::as_str));
-    let mut meter = Meter::new(CHAT, &RequestFacts { choices: 1, ..RequestFacts::default() }, true);
+    let mut meter = Meter::new(CHAT, &RequestFacts::default(), true);
     let said = said(&mut meter, &stream);
     assert!(said[0].1 > 0 && said[0].1 < said[1].1, "{said:?}");
     let reports: Vec<_> = said.iter().map(|(reports, _, input)| (*reports, *input)).collect();
