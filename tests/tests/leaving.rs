@@ -75,10 +75,7 @@ async fn c28_c93_c115_a_client_that_leaves_at_any_event_is_settled_once() {
             let cost = event["cost_micro_usd"].as_u64().unwrap();
             if event["usage_estimated"] == true {
                 assert_eq!(event["outcome"], "client_gone", "{path} at {left_at}");
-                assert!(
-                    cost > 0 && cost >= event["reserved_micro_usd"].as_u64().unwrap(),
-                    "{path} {event}"
-                );
+                assert!(cost > 0 && cost >= event["reserved_micro_usd"].as_u64().unwrap(), "{path} {event}");
             } else {
                 assert!(left_at + 3 >= count, "the usage comes last: {path} at {left_at} of {count}");
                 assert_eq!(cost, 74);
