@@ -130,7 +130,7 @@ pub(crate) fn check(plan: &Plan, directory: &Path, providers: &Seen) -> Told {
     let mut settled = BTreeSet::new();
     for entry in &entries {
         assert!(settled.insert(&entry.call), "{} was settled twice", entry.call);
-        check_call(calls[entry.call.as_str()], entry, providers);
+        check_call(plan, calls[entry.call.as_str()], entry, providers);
     }
     for name in &providers.received {
         assert!(settled.contains(name), "{name} was sent and never settled");
@@ -146,7 +146,7 @@ pub(crate) fn check(plan: &Plan, directory: &Path, providers: &Seen) -> Told {
 }
 
 /// A call costs what its provider charged, or more.
-fn check_call(call: &Call, entry: &Entry, providers: &Seen) {
+fn check_call(plan: &Plan, call: &Call, entry: &Entry, providers: &Seen) {
     let is_received = providers.received.contains(&call.name);
     if entry.is_estimated && is_received {
         let reserved = u128::from(entry.reserved) * MICRO;
@@ -167,8 +167,14 @@ fn check_call(call: &Call, entry: &Entry, providers: &Seen) {
     // Nobody told how much input there was, and what was on its way has not been seen.
     let unknown_input = u128::from(input.saturating_sub(entry.estimated_input.max(entry.input))) * price.0;
     let on_its_way = u128::from(2 * call.event_tokens) * price.1;
-    // Of a call that its process took with it no more is known than what it had reserved.
-    let beyond = if entry.is_recovered { u128::from(output) * price.1 } else { 0 };
+    // Of a call that its process took with it no more is known than what it had reserved: for a stream that
+    // is held by a hard budget, all that was passed on.
+    let beyond = match (entry.is_recovered, call.grows(plan)) {
+        (false, _) => 0,
+        (true, true) => call.overrun(output),
+        (true, false) => output,
+    };
+    let beyond = u128::from(beyond) * price.1;
     let least = charged.saturating_sub(unknown_input + on_its_way + beyond);
     assert!(
         entry.cost >= least,
@@ -208,11 +214,15 @@ fn excess(plan: &Plan, call: &Call, entry: &Entry) -> u128 {
     let excess = entry.cost.saturating_sub(u128::from(entry.reserved) * MICRO);
     let price = prices(call);
     let input_error = u128::from(entry.input.saturating_sub(entry.estimated_input)) * price.0;
-    // A provider that gives more than it was asked for is held by nothing.
-    let output_max = call.output_limit.unwrap_or(u64::MAX).max(entry.output);
-    let reserved = plan.reservation.output_tokens.unwrap_or(u64::MAX);
-    let output = output_max.saturating_sub(reserved.min(call.output_limit.unwrap_or(u64::MAX)));
-    let bound = input_error + u128::from(output) * price.1;
+    let output = if call.grows(plan) {
+        // What is not reserved is not passed on: no more than what has come and was refused, by an estimate
+        // that is on the high side.
+        call.event_tokens + call.event_tokens.div_ceil(4) + 4 + call.overrun(entry.output)
+    } else {
+        let limit = call.output_limit.unwrap_or(u64::MAX);
+        limit - plan.reservation.output_tokens.unwrap_or(u64::MAX).min(limit) + call.overrun(entry.output)
+    };
+    let bound = input_error + u128::from(output) * price.1 + MICRO;
     assert!(excess <= bound, "{excess} beyond the reservation, bound {bound}: {entry:#?} {call:#?}");
     excess
 }

@@ -144,6 +144,17 @@ impl Plan {
 }
 
 impl Call {
+    /// How much of its output is beyond what was asked for: a provider that gives more is held by nothing.
+    pub(crate) fn overrun(&self, output: u64) -> u64 {
+        output.saturating_sub(self.output_limit.unwrap_or(u64::MAX))
+    }
+
+    /// Whether its reservation grows with its answer.
+    pub(crate) fn grows(&self, plan: &Plan) -> bool {
+        let is_held = plan.tenants[self.tenant].budgets.iter().any(|(.., is_hard)| *is_hard);
+        is_held && self.body["stream"] == true
+    }
+
     /// The request as it goes over a connection that ends with it.
     pub(crate) fn request(&self, tenant: &str) -> Vec<u8> {
         let path = if self.is_anthropic { "/v1/messages" } else { "/v1/chat/completions" };
