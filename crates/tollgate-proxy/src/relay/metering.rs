@@ -1,6 +1,9 @@
 //! What settles an answer: its call, and the meter that has read it so far.
 
-use std::task::{Context, Poll, ready};
+use std::{
+    future::poll_fn,
+    task::{Context, Poll, ready},
+};
 
 use http::HeaderMap;
 use tollgate_limiter::Verdict;
@@ -77,6 +80,15 @@ impl Metering {
         let Some((_, later)) = &mut self.asking else { return Poll::Ready(None) };
         let answer = ready!(later.as_mut().poll(cx));
         Poll::Ready(self.asking.take().map(|(growth, _)| self.answered(growth, answer)))
+    }
+
+    /// Whether what has been read so far is reserved, once the store has said so.
+    pub(super) async fn is_covered(&mut self) -> bool {
+        let cover = match self.cover() {
+            Cover::Asking => poll_fn(|cx| self.poll_cover(cx)).await.unwrap_or(Cover::Held),
+            cover => cover,
+        };
+        matches!(cover, Cover::Held)
     }
 
     fn answered(&mut self, growth: Growth, answer: Answer) -> Cover {

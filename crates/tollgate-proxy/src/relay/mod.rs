@@ -353,12 +353,16 @@ impl Drop for Relay {
     }
 }
 
-/// Reads an answer on after its client has left, so that its final usage can still arrive.
+/// Reads an answer on after its client has left, so that its final usage can still arrive; no further than
+/// is reserved for it.
 async fn read_on(mut upstream: Incoming, mut metering: Box<Metering>, drain: Duration) {
     let read = async {
         while let Some(Ok(frame)) = upstream.frame().await {
             if let Ok(data) = frame.into_data() {
                 metering.read(&data);
+                if !metering.is_covered().await {
+                    return;
+                }
             }
         }
     };
