@@ -181,11 +181,11 @@ impl Meter {
         }
     }
 
-    /// What the answer has used so far.
+    /// What the answer has used so far. A report of nothing is none: it may be taken back by what follows.
     pub fn running(&self) -> Running<'_> {
         let report = self.reader.usage();
         let output_seen = self.output_seen();
-        let is_missing = !report.is_present || (report.is_zero() && self.reader.seen.has_content);
+        let is_missing = !report.is_present || report.is_zero();
         let raised = |usage: Usage| Usage { output: usage.output.max(output_seen.get()), ..usage };
         Running {
             usage: (!is_missing).then(|| raised(report.usage)),

@@ -229,7 +229,8 @@ fn call(rng: &mut StdRng, name: String, span_ms: u64, tenants: usize) -> Call {
         body,
         output_limit,
         behaviour,
-        event_tokens: if interval_ms == 0 || !stream { output } else { output.div_ceil(events) },
+        // Each event is taken for a token at least.
+        event_tokens: if interval_ms == 0 || !stream { output.max(events) } else { output.div_ceil(events) },
         is_honest,
         is_unreachable: rng.random_bool(0.03),
         leave: match rng.random_range(0..10) {
