@@ -123,6 +123,9 @@ async fn a_stream_within_its_budget_is_extended_and_settled_at_what_it_used() {
         assert_eq!((&event["outcome"], &event["usage_estimated"]), (&json!("complete"), &json!(false)));
         assert_eq!(event["output_tokens"], 4_000);
         assert!(event["reserved_micro_usd"].as_u64().unwrap() > 3_500, "{event}");
+        let input = event["estimated_input_tokens"].as_u64().unwrap();
+        assert_eq!(event["first_reserved_micro_usd"], input + 100, "what it was admitted at");
+        assert_eq!(event["first_reserved_output_tokens"], 100);
         let granted = "tollgate_stream_extensions_total{result=\"granted\"}";
         assert!(metrics(&gateway).await.contains(granted));
     }
@@ -157,6 +160,7 @@ async fn without_a_hard_budget_nothing_is_extended() {
     assert!(post(&gateway, OPENAI, 100_000, &LONG).await.text().contains("[DONE]"));
     let event = settled(&gateway).await;
     assert_eq!(event["reserved_micro_usd"], event["estimated_input_tokens"].as_u64().unwrap() + 100);
+    assert!(event.get("first_reserved_micro_usd").is_none(), "{event}");
 }
 
 #[tokio::test]

@@ -162,6 +162,7 @@ impl Candidate<'_> {
             limits,
             held: Held { id: self.request_id, plan, at },
             quote,
+            first_reserved: None,
             stream: self.facts.is_some_and(|facts| facts.stream),
             at,
             arrived: self.arrived,

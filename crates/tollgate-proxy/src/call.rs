@@ -11,7 +11,7 @@ use std::{
 use tollgate_limiter::{DurationMs, ExactAmount, ReservationId, TimestampMs, Tokens};
 use tollgate_providers::{Metered, Reported, StreamEnd};
 use tollgate_store::{Held, Settled};
-use tollgate_usage::{Attributes, Event, Hold, Outcome, Session, UsageEvent};
+use tollgate_usage::{Attributes, Event, FirstReserved, Hold, Outcome, Session, UsageEvent};
 
 use crate::{
     app::App,
@@ -36,6 +36,8 @@ pub(crate) struct Admitted {
     pub(crate) limits: Arc<[AppliedLimit]>,
     pub(crate) held: Held,
     pub(crate) quote: Quote,
+    /// What was reserved at admission, once more is.
+    pub(crate) first_reserved: Option<FirstReserved>,
     /// Whether a stream was asked for.
     pub(crate) stream: bool,
     /// The moment of admission.
@@ -163,7 +165,11 @@ impl Call {
     /// More has been reserved: all of `quote`. After a kill it comes back with all of it.
     pub(crate) fn grow(&mut self, quote: Quote) {
         let Some(admitted) = &mut self.admitted else { return };
-        admitted.quote = quote;
+        let before = std::mem::replace(&mut admitted.quote, quote).reserved;
+        admitted.first_reserved.get_or_insert(FirstReserved {
+            cost: before.cost.rounded_up(),
+            output: Tokens::new(before.output_tokens),
+        });
         if let (Some(event), Some(hold)) = (self.broken_off(), self.hold.take()) {
             self.hold = Some(self.app.usage.extend(hold, &event));
         }
@@ -262,6 +268,7 @@ impl Call {
             service_tier: bill.service_tier,
             reserved: admitted.quote.reserved.cost.rounded_up(),
             reserved_output: Tokens::new(admitted.quote.reserved.output_tokens),
+            first_reserved: admitted.first_reserved.map(Box::new),
             cost: bill.amounts.cost.to_exact(),
             estimated_input: admitted.quote.estimated_input,
             uncorrected_input,

@@ -102,6 +102,7 @@ fn event(id: u64) -> UsageEvent {
         service_tier: Some("standard".into()),
         reserved: MicroUsd::new(41_000),
         reserved_output: Tokens::new(4_096),
+        first_reserved: None,
         cost: ExactAmount::whole(364),
         estimated_input: Tokens::new(11),
         uncorrected_input: None,

@@ -55,10 +55,13 @@ pub struct UsageEvent {
     pub usage_estimated: bool,
     /// The service tier the cost was computed for.
     pub service_tier: Option<Arc<str>>,
-    /// What was reserved: money.
+    /// What was reserved in the end: money.
     pub reserved: MicroUsd,
-    /// What was reserved: output. The input reserved is `estimated_input`.
+    /// What was reserved in the end: output. The input reserved is `estimated_input`.
     pub reserved_output: Tokens,
+    /// What was reserved at admission, where the reservation has grown since
+    /// (`first_reserved_micro_usd`, `first_reserved_output_tokens`, left out otherwise).
+    pub first_reserved: Option<Box<FirstReserved>>,
     /// What the call cost, `others` included, in micro-USD and millionths of one.
     pub cost: ExactAmount,
     /// The estimate of the input.
@@ -74,6 +77,15 @@ pub struct UsageEvent {
     pub flags: Flags,
     /// Usage of other models within the same call; their cost is part of `cost`.
     pub others: Vec<ModelUse>,
+}
+
+/// The reservation of a stream at its admission, before it grew.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct FirstReserved {
+    /// Money.
+    pub cost: MicroUsd,
+    /// Output.
+    pub output: Tokens,
 }
 
 /// Remarks of an event, each a fixed word.

@@ -56,6 +56,10 @@ fn usage(out: &mut Vec<u8>, event: &UsageEvent) {
     }
     object.number("reserved_micro_usd", event.reserved.get());
     object.number("reserved_output_tokens", event.reserved_output.get());
+    if let Some(first) = &event.first_reserved {
+        object.number("first_reserved_micro_usd", first.cost.get());
+        object.number("first_reserved_output_tokens", first.output.get());
+    }
     object.number("cost_micro_usd", event.cost.rounded_up().get());
     if event.cost.remainder() != 0 {
         object.number("cost_pico_usd", event.cost.as_millionths());

@@ -16,8 +16,8 @@ mod writer;
 
 pub use error::UsageError;
 pub use event::{
-    Attributes, Event, Flags, ModelUse, Outcome, RefusalEvent, RefusingLimit, Session, TokenCounts,
-    UsageEvent,
+    Attributes, Event, FirstReserved, Flags, ModelUse, Outcome, RefusalEvent, RefusingLimit, Session,
+    TokenCounts, UsageEvent,
 };
 pub use journal::{Hold, Journal};
 pub use reader::{Past, ReplaySummary, Replayed, ReplayedRefusal, replay, replay_all};

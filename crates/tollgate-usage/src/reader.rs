@@ -13,7 +13,7 @@ use std::path::Path;
 use tollgate_limiter::{DurationMs, ExactAmount, MicroUsd, TimestampMs, Tokens};
 
 use crate::error::UsageError;
-use crate::event::TokenCounts;
+use crate::event::{FirstReserved, TokenCounts};
 use crate::json::VERSION;
 use crate::timestamp::Rfc3339Reader;
 use line::{RawEvent, RawRefusal};
@@ -61,10 +61,12 @@ pub struct Replayed<'a> {
     pub usage_estimated: bool,
     /// What the call cost, in micro-USD and millionths of one.
     pub cost: ExactAmount,
-    /// What was reserved: money.
+    /// What was reserved in the end: money.
     pub reserved: MicroUsd,
-    /// What was reserved: output. Lines of earlier versions do not say.
+    /// What was reserved in the end: output. Lines of earlier versions do not say.
     pub reserved_output: Option<Tokens>,
+    /// What was reserved at admission, where the reservation has grown since.
+    pub first_reserved: Option<FirstReserved>,
     /// What was reserved: the estimate of the input.
     pub estimated_input: Tokens,
     /// The same before any correction, where the reported input can be compared with it.

@@ -4,7 +4,7 @@ use std::{borrow::Borrow, collections::HashMap, hash::Hash, sync::Arc};
 
 use foldhash::quality::RandomState;
 use tollgate_config::Scope;
-use tollgate_limiter::{ExactAmount, TimestampMs};
+use tollgate_limiter::{ExactAmount, TimestampMs, Tokens};
 use tollgate_pricing::PicoUsd;
 use tollgate_usage::Replayed;
 
@@ -21,10 +21,11 @@ pub(super) struct PastCall {
     pub(super) kind: u32,
     /// The place of its session's id; that of the empty text for none.
     session: u32,
-    is_estimated: bool,
     estimated_input: u64,
+    /// What it reserved at its admission.
     reserved_output: u64,
     reserved_micro_usd: u64,
+    /// What it was settled to.
     input: u64,
     output: u64,
     /// What it cost.
@@ -57,15 +58,14 @@ impl PastCall {
         }
     }
 
-    /// What it was settled to. An estimate is never below the reservation.
+    /// What it was settled to.
     pub(super) fn used(&self) -> Amounts {
-        let used = Amounts {
+        Amounts {
             requests: 1,
             input_tokens: self.input,
             output_tokens: self.output,
             cost: PicoUsd::new(self.cost.as_millionths()),
-        };
-        if self.is_estimated { Amounts { cost: used.cost, ..used.max(&self.reserved()) } } else { used }
+        }
     }
 }
 
@@ -95,16 +95,23 @@ impl Calls {
         };
         self.without_reserved_output += u64::from(event.reserved_output.is_none() && is_billed);
         let session = event.session.unwrap_or_default();
-        let (input, output) = (event.tokens.input_total(), event.tokens.output);
+        let (used_input, used_output) = (event.tokens.input_total(), event.tokens.output);
+        let estimated_input = event.estimated_input.get();
+        let reserved_output = event.reserved_output.map_or(used_output, Tokens::get);
+        // An estimate is never below the reservation, with all that it has grown to.
+        let (input, output) = match event.usage_estimated {
+            true => (used_input.max(estimated_input), used_output.max(reserved_output)),
+            false => (used_input, used_output),
+        };
+        let first = event.first_reserved;
         self.calls.push(PastCall {
             at: event.ts,
             ends: event.ts.saturating_add(event.duration),
             kind: self.kinds.place(&kind, || kind.clone()),
             session: self.texts.place(session, || session.into()),
-            is_estimated: event.usage_estimated,
-            estimated_input: event.estimated_input.get(),
-            reserved_output: event.reserved_output.map_or(output, |tokens| tokens.get()),
-            reserved_micro_usd: reserved,
+            estimated_input,
+            reserved_output: first.map_or(reserved_output, |first| first.output.get()),
+            reserved_micro_usd: first.map_or(reserved, |first| first.cost.get()),
             input,
             output,
             cost: event.cost,

@@ -29,7 +29,8 @@ const CALLS_MAX: usize = 20_000_000;
 ///
 /// It holds as far as events tell. Calls after a refused one are as they were, though an agent might have
 /// ended, or tried again. Reservations are those recorded: `[reservation]` of the new configuration plays no
-/// part, streams are neither extended nor cut off, and a request's size is what was reserved for it. A call
+/// part, streams hold what they were admitted at until they end and are not cut off, and a request's size is
+/// what was reserved for it. A call
 /// goes to the provider that it went to, and counts for the model that answered. Times are exact to the
 /// millisecond: a call ends as much later as its request took to arrive.
 #[derive(Clone, Debug)]

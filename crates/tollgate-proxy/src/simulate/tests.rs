@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, sync::Arc};
 
 use proptest::prelude::*;
 use tollgate_limiter::{DurationMs, ExactAmount, MicroUsd, TimestampMs, Tokens};
-use tollgate_usage::{Event, Outcome, RefusalEvent, Session, TokenCounts, UsageEvent};
+use tollgate_usage::{Event, FirstReserved, Outcome, RefusalEvent, Session, TokenCounts, UsageEvent};
 
 use super::{Simulation, simulate};
 use crate::policy::tests::compile;
@@ -45,6 +45,7 @@ impl Call {
             service_tier: None,
             reserved: MicroUsd::new(self.reserved),
             reserved_output: Tokens::ZERO,
+            first_reserved: None,
             cost: ExactAmount::whole(self.cost),
             estimated_input: Tokens::new(self.reserved),
             uncorrected_input: None,
@@ -275,6 +276,25 @@ fn sessions_and_the_model_that_answered_have_counters_of_their_own() {
     // What was asked for is given back; what answered is charged, and refuses nobody who asks for another.
     assert_eq!(used, BTreeMap::from([("other".to_owned(), 5_000), ("unit".to_owned(), 1_000)]));
     assert_eq!(found.refused.count, 0);
+}
+
+#[test]
+fn a_stream_that_grew_is_admitted_at_what_it_had_reserved_by_then() {
+    let call = |at_ms, reserved| Call { at_ms, duration_ms: 60_000, reserved, cost: 900 };
+    let grown = |id: usize| {
+        let first = FirstReserved { cost: MicroUsd::new(200), output: Tokens::new(150) };
+        let event = call(id as u64 * 10, 900).event(id);
+        let output = Tokens::new(850);
+        Event::Usage(UsageEvent { reserved_output: output, first_reserved: Some(Box::new(first)), ..event })
+    };
+    let budget = "[[limits]]\nscope = \"global\"\nbudget_usd = \"0.002\"\nwindow = \"day\"\n";
+    let found = run_since(budget, &(0..3).map(grown).collect::<Vec<_>>(), None);
+    assert_eq!((found.refused.count, found.limits[0].peak.get()), (0, 2_700));
+    // One more comes after they have ended, and finds what they came to.
+    let late = Event::Usage(call(70_000, 1).event(4));
+    let events: Vec<_> = (0..4).map(grown).chain([late]).collect();
+    let found = run_since(&budget.replace("0.002", "0.0036"), &events, None);
+    assert_eq!((found.refused.count, found.limits[0].peak.get()), (1, 3_600));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use tollgate_limiter::{Amount, DurationMs, ExactAmount, MicroUsd, TimestampMs, Tokens};
 
 use super::{Replayed, ReplayedRefusal};
-use crate::event::TokenCounts;
+use crate::event::{FirstReserved, TokenCounts};
 
 /// The line as it stands. Other fields are skipped.
 #[derive(Deserialize)]
@@ -79,6 +79,8 @@ pub(super) struct RawEvent<'a> {
     #[serde(default)]
     reserved_micro_usd: u64,
     reserved_output_tokens: Option<u64>,
+    first_reserved_micro_usd: Option<u64>,
+    first_reserved_output_tokens: Option<u64>,
     cost_micro_usd: u64,
     cost_pico_usd: Option<u128>,
     #[serde(default)]
@@ -112,12 +114,18 @@ impl RawEvent<'_> {
             },
             reserved: MicroUsd::new(self.reserved_micro_usd),
             reserved_output: self.reserved_output_tokens.map(Tokens::new),
+            first_reserved: self.first_reserved(),
             estimated_input: Tokens::new(self.estimated_input_tokens),
             uncorrected_input: self.uncorrected_input_tokens.map(Tokens::new),
             duration: DurationMs::new(self.duration_ms),
             attributes: &self.attributes,
             caller_attributes: &self.caller_attributes,
         }
+    }
+
+    fn first_reserved(&self) -> Option<FirstReserved> {
+        let (cost, output) = self.first_reserved_micro_usd.zip(self.first_reserved_output_tokens)?;
+        Some(FirstReserved { cost: MicroUsd::new(cost), output: Tokens::new(output) })
     }
 
     fn tokens(&self) -> TokenCounts {

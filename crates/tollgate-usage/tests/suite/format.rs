@@ -1,8 +1,8 @@
 //! The lines as people and tools see them.
 
 use crate::common::{line, refusal, usage};
-use tollgate_limiter::{ExactAmount, TimestampMs};
-use tollgate_usage::{Event, ModelUse, Outcome, TokenCounts};
+use tollgate_limiter::{ExactAmount, MicroUsd, TimestampMs, Tokens};
+use tollgate_usage::{Event, FirstReserved, ModelUse, Outcome, TokenCounts};
 
 #[test]
 fn a_usage_event_has_the_specified_fields_in_the_specified_order() {
@@ -30,6 +30,8 @@ fn optional_fields_appear_when_they_say_something() {
     event.requested_model = Some("sonnet".into());
     event.outcome = Outcome::CutOff;
     event.cost = ExactAmount::from_millionths(1_000_001);
+    event.first_reserved =
+        Some(Box::new(FirstReserved { cost: MicroUsd::new(2_050), output: Tokens::new(1_024) }));
     event.flags = vec!["price_fallback", "usage_clamped"];
     event.tokens = TokenCounts {
         cache_write: 1,
@@ -51,7 +53,8 @@ fn optional_fields_appear_when_they_say_something() {
         r#""cache_write_5m_tokens":0,"cache_write_1h_tokens":0,"output_tokens":0,"reasoning_tokens":0,"#,
         r#""cache_write_tokens":1,"audio_input_tokens":2,"cached_audio_input_tokens":3,"image_input_tokens":4,"#,
         r#""audio_output_tokens":5,"image_output_tokens":6,"web_search_requests":7,"web_fetch_requests":8,"#,
-        r#""usage_estimated":false,"reserved_micro_usd":41000,"reserved_output_tokens":4096,"cost_micro_usd":2,"#,
+        r#""usage_estimated":false,"reserved_micro_usd":41000,"reserved_output_tokens":4096,"#,
+        r#""first_reserved_micro_usd":2050,"first_reserved_output_tokens":1024,"cost_micro_usd":2,"#,
         r#""cost_pico_usd":1000001,"estimated_input_tokens":11,"duration_ms":1840,"flags":["price_fallback","usage_clamped"],"#,
         r#""others":[{"model":"small","input_tokens":9,"cache_read_tokens":0,"cache_write_5m_tokens":0,"#,
         r#""cache_write_1h_tokens":0,"output_tokens":0,"reasoning_tokens":0}]}"#,

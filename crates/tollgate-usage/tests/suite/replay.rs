@@ -6,10 +6,10 @@ use std::path::Path;
 
 use crate::common::{line, read, refusal, usage};
 use proptest::prelude::*;
-use tollgate_limiter::{ExactAmount, TimestampMs};
+use tollgate_limiter::{ExactAmount, MicroUsd, TimestampMs, Tokens};
 use tollgate_usage::{
-    Event, Past, ReplaySummary, Session, TokenCounts, UsageError, UsageEvent, Writer, WriterOptions, replay,
-    replay_all,
+    Event, FirstReserved, Past, ReplaySummary, Session, TokenCounts, UsageError, UsageEvent, Writer,
+    WriterOptions, replay, replay_all,
 };
 
 fn text_of(events: &[Event]) -> String {
@@ -50,6 +50,8 @@ fn every_field_comes_back() {
     };
     event.cost = ExactAmount::from_millionths(5_000_007);
     event.usage_estimated = true;
+    event.first_reserved =
+        Some(Box::new(FirstReserved { cost: MicroUsd::new(2_050), output: Tokens::new(1_024) }));
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), line(&Event::Usage(event.clone()))).unwrap();
     let mut seen = 0;
@@ -62,6 +64,7 @@ fn every_field_comes_back() {
         assert_eq!((back.path, back.stream, back.status), ("/v1/messages", true, 200));
         assert_eq!((back.outcome, back.service_tier), ("complete", Some("standard")));
         assert_eq!((back.reserved, back.reserved_output), (event.reserved, Some(event.reserved_output)));
+        assert_eq!(back.first_reserved, event.first_reserved.as_deref().copied());
         assert_eq!((back.estimated_input, back.duration), (event.estimated_input, event.duration));
         seen += 1;
     };
