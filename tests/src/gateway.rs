@@ -20,7 +20,7 @@ use tollgate_limiter::{Amount, CounterKey, Enforcement, Limit, Period, Rule, Tim
 use tollgate_mock::{Behaviour, Mock, Options};
 use tollgate_pricing::PriceTable;
 use tollgate_proxy::{Proxy, ReloadError, Setup, Stopped};
-use tollgate_store::{Clock, CounterView, ManualClock, MemoryStore, Store, SystemClock};
+use tollgate_store::{Clock, CounterView, FallbackStore, ManualClock, MemoryStore, Store, SystemClock};
 
 use crate::Client;
 
@@ -61,6 +61,9 @@ pub struct GatewayOptions {
     pub store: Option<Arc<MemoryStore>>,
     /// What stands between the proxy and its store.
     pub before_store: Option<BeforeStore>,
+    /// Decide in a store that other gateways share. What was spent is in it, and does not come back from the
+    /// usage file.
+    pub shared: Option<FallbackStore>,
     /// Go on with another gateway's files.
     pub directory: Option<Arc<tempfile::TempDir>>,
 }
@@ -78,12 +81,13 @@ pub enum Clocked {
 pub struct Gateway {
     /// The provider behind the proxy.
     pub mock: Mock,
-    /// The proxy's counters.
+    /// The proxy's counters, unless they are in a shared store.
     pub store: Arc<MemoryStore>,
     /// The proxy's clock.
     pub clock: Clocked,
     /// Where its files are.
     pub directory: Arc<tempfile::TempDir>,
+    decides: Arc<dyn Store>,
     proxy: Mutex<Option<Proxy>>,
     address: SocketAddr,
     admin: SocketAddr,
@@ -122,14 +126,17 @@ impl Gateway {
             look => Arc::new(Panicking { clock, looks_left: AtomicU64::new(look) }),
         };
         let store = options.store.clone().unwrap_or_else(|| Arc::new(MemoryStore::new(clock.clone())));
-        setup.restore(&store, |_, _| {}).expect("the usage file can be read");
+        let (read, decides): (_, Arc<dyn Store>) = match &options.shared {
+            Some(shared) => (setup.recover(|_, _| {}), Arc::new(shared.clone())),
+            None => (setup.restore(&store, |_, _| {}), store.clone()),
+        };
+        read.expect("the usage file can be read");
         let workers = NonZeroUsize::new(options.workers).unwrap_or(NonZeroUsize::MIN);
-        let asked = options
-            .before_store
-            .map_or_else(|| store.clone() as Arc<dyn Store>, |before| before(store.clone()));
+        let asked = options.before_store.map_or_else(|| decides.clone(), |before| before(store.clone()));
         let proxy = setup.start(asked, clock, workers).expect("the proxy starts");
         let (address, admin) = (proxy.address(), proxy.admin_address());
-        Self { mock, store, clock: clocked, directory, proxy: Mutex::new(Some(proxy)), address, admin }
+        let proxy = Mutex::new(Some(proxy));
+        Self { mock, store, clock: clocked, directory, decides, proxy, address, admin }
     }
 
     /// Where clients connect.
@@ -230,7 +237,7 @@ impl Gateway {
     /// The store does not answer.
     pub async fn counter(&self, tenant: &str, unit: &str, window: &str, amount: u64) -> CounterView {
         let limit = Arc::new(counter(tenant, unit, window, amount));
-        self.store.inspect(&[limit]).await.expect("an answer").remove(0)
+        self.decides.inspect(&[limit]).await.expect("an answer").remove(0)
     }
 }
 

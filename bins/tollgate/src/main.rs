@@ -14,6 +14,7 @@ mod progress;
 mod serve;
 mod signals;
 mod simulate;
+mod store;
 mod table;
 mod usage;
 mod watch;

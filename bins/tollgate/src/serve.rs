@@ -5,14 +5,14 @@ use std::{num::NonZeroUsize, path::Path, sync::Arc, thread::available_parallelis
 use tollgate_config::Config;
 use tollgate_pricing::PriceTable;
 use tollgate_proxy::{Proxy, Setup};
-use tollgate_store::{Clock, MemoryStore, SystemClock};
+use tollgate_store::{Clock, SystemClock};
 use tracing_subscriber::EnvFilter;
 
 use crate::{
     cli::{ConfigArgs, Failure},
     load,
-    progress::bytes_bar,
     signals::{EarlySignals, Signals, Wish},
+    store,
     watch::Watch,
 };
 
@@ -24,11 +24,12 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<(), Failure> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let signals = EarlySignals::new().map_err(Failure::refused)?;
     let (loaded, mut watch) = load::watched(&args.config);
-    let mut setup = set_up(loaded?, &*clock);
-    let store = Arc::new(MemoryStore::new(clock.clone()));
-    restore(&mut setup, &store)?;
+    let loaded = loaded?;
+    let config = loaded.0.clone();
+    let mut setup = set_up(loaded, &*clock);
+    let open = store::open(&config, &mut setup, &clock)?;
     let mut signals = Signals::new(signals).map_err(Failure::refused)?;
-    let proxy = setup.start(store, clock.clone(), workers()).map_err(Failure::refused)?;
+    let proxy = setup.start(open.store.clone(), clock.clone(), workers()).map_err(Failure::refused)?;
     tracing::info!(listen = %proxy.address(), admin = %proxy.admin_address(), "serving");
     while signals.next(&mut watch) == Wish::Reload {
         watch = reload(&proxy, &args.config, &*clock);
@@ -68,26 +69,6 @@ fn reload(proxy: &Proxy, path: &Path, clock: &dyn Clock) -> Watch {
 
 fn rejected(problem: &str) {
     tracing::error!(problem, "configuration not reloaded: the running one is kept");
-}
-
-fn restore(setup: &mut Setup, store: &MemoryStore) -> Result<(), Failure> {
-    let bar = bytes_bar("reading usage");
-    let summary = setup
-        .restore(store, |done, total| {
-            bar.set_length(total);
-            bar.set_position(done);
-        })
-        .map_err(Failure::refused)?;
-    bar.finish_and_clear();
-    tracing::info!(
-        events = summary.events,
-        duplicates = summary.duplicates,
-        skipped_lines = summary.skipped_lines,
-        torn_tail = summary.torn_tail,
-        recovered = summary.recovered,
-        "spend restored from the usage file"
-    );
-    Ok(())
 }
 
 fn workers() -> NonZeroUsize {

@@ -1,7 +1,9 @@
 //! The validated configuration, section by section.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_limiter::Tokens;
@@ -60,11 +62,30 @@ pub struct Server {
 }
 
 /// Where the counters live.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Store {
     /// In this process; restored from the usage file at start.
     Memory,
+    /// In a Redis that any number of copies share.
+    Redis(RedisStore),
+}
+
+/// Counters in Redis, and what happens while it is away.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct RedisStore {
+    /// From `url` or `url_env`; may hold a password.
+    pub url: Secret,
+    /// What key names begin with.
+    pub prefix: Arc<str>,
+    /// How long one call may take (`timeout_ms`).
+    pub timeout: Duration,
+    /// How long only local limits are used after an error (`retry_seconds`).
+    pub retry: Duration,
+    /// By how much local limits are divided: the number of copies.
+    pub local_share: NonZeroU64,
+    /// Whether nothing passes while Redis is away (`on_failure = "closed"`).
+    pub closed: bool,
 }
 
 /// Where usage events go.

@@ -23,8 +23,8 @@ mod tenant;
 
 pub use alert::{Alert, THRESHOLDS_PERCENT};
 pub use config::{
-    Config, Fsync, OpenAiSessionField, OutputReservation, Pricing, Reservation, Server, Sessions, Store,
-    Unpriced, UsageLog,
+    Config, Fsync, OpenAiSessionField, OutputReservation, Pricing, RedisStore, Reservation, Server, Sessions,
+    Store, Unpriced, UsageLog,
 };
 pub use environment::{Environment, FILE_BYTES_MAX, ProcessEnvironment};
 pub use error::{ConfigError, ConfigErrors};

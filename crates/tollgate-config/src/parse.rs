@@ -11,6 +11,7 @@ mod provider;
 mod reach;
 mod run;
 mod server;
+mod store;
 mod tenant;
 
 use std::path::Path;
@@ -53,7 +54,7 @@ pub(crate) fn parse(
 
 fn read(context: &Context<'_>, root: Section<'_>) -> Config {
     let server = server::server(context, root.table("server"));
-    let store = server::store(context, root.table("store"));
+    let store = store::store(context, root.table("store"));
     let usage = server::usage(context, root.table("usage"));
     let pricing = server::pricing(context, root.table("pricing"));
     let reservation = server::reservation(root.table("reservation"));

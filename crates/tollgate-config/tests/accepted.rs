@@ -293,3 +293,27 @@ fn a_file_is_read_through_the_environment() {
         "/bad.toml: cannot be read: invalid utf-8 sequence of 1 bytes from index 0"
     );
 }
+
+#[test]
+fn a_store_in_redis_has_its_own_fields() {
+    let provider = "[[providers]]\nid = \"a\"\nprotocol = \"anthropic\"\nbase_url = \"https://a.example\"\n";
+    let store = |fields: &str| match parse(&format!("[store]\nkind = \"redis\"\n{fields}\n{provider}"))
+        .unwrap()
+        .store
+    {
+        Store::Redis(redis) => redis,
+        other => panic!("{other:?}"),
+    };
+    let usual = store("url = \"redis://127.0.0.1:6379/0\"");
+    assert_eq!((usual.url.expose(), &*usual.prefix), ("redis://127.0.0.1:6379/0", "tollgate"));
+    assert_eq!((usual.timeout, usual.retry), (Duration::from_millis(250), Duration::from_secs(5)));
+    assert_eq!((usual.local_share.get(), usual.closed), (1, false));
+    let all = store(
+        "url_env = \"REDIS_URL\"\nprefix = \"p:1\"\ntimeout_ms = 100\nretry_seconds = 2\nlocal_share = 3\n\
+         on_failure = \"closed\"",
+    );
+    assert_eq!((all.url.expose(), &*all.prefix), ("rediss://:SENTINEL@redis.example/0", "p:1"));
+    assert_eq!((all.timeout, all.retry), (Duration::from_millis(100), Duration::from_secs(2)));
+    assert_eq!((all.local_share.get(), all.closed), (3, true));
+    assert!(!format!("{all:?}").contains("SENTINEL"));
+}

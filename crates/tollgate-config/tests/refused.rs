@@ -153,14 +153,42 @@ fn sections_that_exist_once() {
     check(
         "[store]",
         &[
-            (
-                "kind = \"redis\"",
-                "store.kind: \"redis\" is not available in this version; available: \"memory\"",
-            ),
-            ("kind = \"disk\"", "store.kind: must be \"memory\", not \"disk\""),
+            ("kind = \"disk\"", "store.kind: must be one of memory, redis, not \"disk\""),
             ("url = \"redis://:SENTINEL@h\"", "store.url: is for kind = \"redis\" only"),
+            ("local_share = 3", "store.local_share: is for kind = \"redis\" only"),
         ],
     );
+    check(
+        "[store]",
+        &[
+            (
+                "url = \"http://:SENTINEL@h\"\nkind = \"redis\"",
+                "store.url: must begin with redis://, rediss://, redis-sentinel://, rediss-sentinel://",
+            ),
+            (
+                "url_env = \"REDIS_URL\"\nkind = \"redis\"\nurl = \"redis://h\"",
+                "store.url_env: cannot be given together with `url`",
+            ),
+            (
+                "prefix = \"a{b}\"\nkind = \"redis\"\nurl = \"redis://h\"",
+                "store.prefix: must be 1 to 64 letters, digits, `.`, `_`, `:` or `-`",
+            ),
+            (
+                "local_share = 0\nkind = \"redis\"\nurl = \"redis://h\"",
+                "store.local_share: must be from 1 to 100000, not 0",
+            ),
+            (
+                "timeout_ms = 5\nkind = \"redis\"\nurl = \"redis://h\"",
+                "store.timeout_ms: must be from 10 to 60000, not 5",
+            ),
+            (
+                "on_failure = \"open\"\nkind = \"redis\"\nurl = \"redis://h\"",
+                "store.on_failure: must be one of local, closed, not \"open\"",
+            ),
+        ],
+    );
+    let nowhere = "t.toml:1: store.url: is missing: it or `url_env` must be given";
+    assert_eq!(problems(&format!("[store]\nkind = \"redis\"\n{PROVIDER}")), nowhere);
     check(
         "[usage]",
         &[

@@ -9,6 +9,7 @@ use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{net::TcpListener, sync::Semaphore};
 use tokio_util::sync::CancellationToken;
+use tollgate_store::StoreStatus;
 
 use crate::{
     app::App,
@@ -77,23 +78,30 @@ fn answer(shared: &Shared, request: &Request<Incoming>) -> Response<Full<Bytes>>
 /// Ready from the first accepted request until the stop signal. An outage of the usage file or a
 /// configuration that was not taken over is told, but does not take the proxy out of rotation (ADR 0020).
 fn ready(shared: &Shared) -> Response<Full<Bytes>> {
-    let usage = if shared.app.load().usage.healthy() { "ok" } else { "failing" };
-    let (status, word) = if shared.stop.is_cancelled() {
+    let app = shared.app.load();
+    let usage = if app.usage.healthy() { "ok" } else { "failing" };
+    let status = app.store.status();
+    let store = if status.available { "ok" } else { "unavailable" };
+    let (code, word) = if shared.stop.is_cancelled() {
         (StatusCode::SERVICE_UNAVAILABLE, "draining")
     } else {
         (StatusCode::OK, "ready")
     };
-    let mut body = serde_json::json!({ "status": word, "store": "ok", "usage": usage, "config": "ok" });
+    let mut body = serde_json::json!({ "status": word, "store": store, "usage": usage, "config": "ok" });
+    if let Some(warning) = status.warning {
+        body["store_warning"] = warning.into();
+    }
     if let Some(problem) = shared.reload.problem() {
         body["config"] = "rejected".into();
         body["config_problem"] = problem.into();
     }
-    json(status, body.to_string())
+    json(code, body.to_string())
 }
 
 fn metrics(app: &App) -> Response<Full<Bytes>> {
     let mut text = app.metrics.encode();
     let (dropped, not_held) = (app.usage.dropped(), app.usage.not_held());
+    let store = app.store.status();
     // The registry's text ends with an end mark that nothing may follow.
     let end = text.rfind("# EOF").unwrap_or(text.len());
     text.insert_str(
@@ -104,13 +112,33 @@ fn metrics(app: &App) -> Response<Full<Bytes>> {
              tollgate_usage_events_dropped_total {dropped}\n\
              # HELP tollgate_journal_failures Open calls that could not be written down.\n\
              # TYPE tollgate_journal_failures counter\n\
-             tollgate_journal_failures_total {not_held}\n"
+             tollgate_journal_failures_total {not_held}\n{}",
+            store_metrics(&store)
         ),
     );
     let mut response = Response::new(Full::new(Bytes::from(text)));
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     response
+}
+
+fn store_metrics(store: &StoreStatus) -> String {
+    let StoreStatus { available, outages, settlements_waiting, settlements_lost, .. } = store;
+    format!(
+        "# HELP tollgate_store_available Whether the store answers.\n\
+         # TYPE tollgate_store_available gauge\n\
+         tollgate_store_available {}\n\
+         # HELP tollgate_store_outages Times the store ceased to answer.\n\
+         # TYPE tollgate_store_outages counter\n\
+         tollgate_store_outages_total {outages}\n\
+         # HELP tollgate_store_settlements_waiting Settlements that wait for the store.\n\
+         # TYPE tollgate_store_settlements_waiting gauge\n\
+         tollgate_store_settlements_waiting {settlements_waiting}\n\
+         # HELP tollgate_store_settlements_lost Settlements given up: their reservations stay charged.\n\
+         # TYPE tollgate_store_settlements_lost counter\n\
+         tollgate_store_settlements_lost_total {settlements_lost}\n",
+        u8::from(*available)
+    )
 }
 
 fn json(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tollgate_config::Scope;
 use tollgate_limiter::{Plan, Refusal, ReservationId, Standing, TimestampMs, Verdict};
 use tollgate_providers::{Endpoint, RequestFacts};
-use tollgate_store::{Attempt, Held};
+use tollgate_store::{Attempt, Held, StoreError};
 use tollgate_usage::{Attributes, Event, RefusalEvent, Session};
 
 use crate::{
@@ -127,7 +127,7 @@ async fn ask(
             None => Turn::Failed(UNDECIDED),
         },
         Err(error) => {
-            tracing::error!(request_id = %candidate.request_id, %error, "the store gave no verdict");
+            log_undecided(candidate, &error);
             if !error.may_have_applied() {
                 call.refused();
             }
@@ -167,6 +167,15 @@ impl Candidate<'_> {
             at,
             arrived: self.arrived,
         }
+    }
+}
+
+/// One line a call, but for a store that is known to be away: it has a line of its own.
+fn log_undecided(candidate: &Candidate<'_>, error: &StoreError) {
+    let request_id = candidate.request_id;
+    match error {
+        StoreError::Unavailable(_) => tracing::debug!(%request_id, %error, "the store gave no verdict"),
+        _ => tracing::error!(%request_id, %error, "the store gave no verdict"),
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 
 use tollgate_limiter::{DurationMs, ExactAmount, ReservationId, TimestampMs, Tokens};
 use tollgate_providers::{Metered, Reported, StreamEnd};
-use tollgate_store::{Held, Settled};
+use tollgate_store::{Held, Settled, StoreError};
 use tollgate_usage::{Attributes, Event, FirstReserved, Hold, Outcome, Session, UsageEvent};
 
 use crate::{
@@ -287,7 +287,7 @@ impl Drop for Call {
                 // Nobody knows the verdict: should there be a reservation, it is given back.
                 if let Some(admitted) = self.admitted.take() {
                     let nothing = vec![ExactAmount::ZERO; admitted.limits.len()];
-                    settle_in_store(&self.app, &admitted.held, nothing, Settled::Applied);
+                    settle_in_store(&self.app, &admitted.held, nothing, Settled::WithoutReservation);
                 }
                 self.hold.take().into_iter().for_each(|hold| self.app.usage.cancel(hold));
                 return;
@@ -315,18 +315,15 @@ pub(crate) fn settle_in_store(app: &Arc<App>, held: &Held, actuals: Vec<ExactAmo
     }
 }
 
-fn note_settled(
-    app: &App,
-    id: ReservationId,
-    settled: Result<Settled, tollgate_store::StoreError>,
-    expected: Settled,
-) {
+fn note_settled(app: &App, id: ReservationId, settled: Result<Settled, StoreError>, expected: Settled) {
     match settled {
-        Ok(settled) if settled == expected || settled == Settled::Already => {}
+        Ok(settled) if settled == expected || matches!(settled, Settled::Applied | Settled::Already) => {}
         Ok(unexpected) => {
             tracing::error!(request_id = %id, ?unexpected, "a reservation was not settled as it should be");
             app.metrics.settle_failures.inc();
         }
+        // It is kept, and the store's status counts it.
+        Err(StoreError::Deferred) => {}
         Err(error) => {
             tracing::error!(request_id = %id, %error, "a reservation could not be settled");
             app.metrics.settle_failures.inc();

@@ -164,6 +164,20 @@ impl Setup {
         Ok(summary)
     }
 
+    /// As [`restore`](Self::restore) for a store that many copies share: it has counted what was spent. Calls
+    /// that were open when an earlier process was killed are recorded as spent, which is what they stay charged
+    /// as.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn recover(&mut self, progress: impl FnMut(u64, u64)) -> Result<ReplaySummary, UsageError> {
+        let mut journal = Journal::open(&self.config.usage.file)?;
+        let summary = journal.restore(progress, |event| self.estimates.learn_again(&self.policy, event))?;
+        self.journal = Some(journal);
+        Ok(summary)
+    }
+
     /// Opens both listeners and starts `workers` threads.
     ///
     /// # Errors

@@ -70,7 +70,7 @@ pub(crate) struct ReloadState {
 
 impl ReloadState {
     pub(crate) fn new(config: &Config) -> Self {
-        let (server, store, usage) = (config.server.clone(), config.store, config.usage.clone());
+        let (server, store, usage) = (config.server.clone(), config.store.clone(), config.usage.clone());
         Self { server, store, usage, problem: Mutex::default() }
     }
 

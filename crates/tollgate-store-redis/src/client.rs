@@ -158,17 +158,23 @@ const NOT_RUN: &[&str] = &[
     "MISCONF",
 ];
 
+/// Answers of a server on which a script ended with an error, or that are not what was asked for.
+const WRONG: &[&str] = &["ERR", "WRONGTYPE", "CORRUPT"];
+
 fn meaning(error: &Error) -> StoreError {
     let details = error.details();
     let says = || format!("{}: {details}", error.kind().to_str());
+    let begins_with = |words: &[&str]| words.iter().any(|word| details.starts_with(word));
     match error.kind() {
-        // Of what was sent and what was not, fred tells nothing.
-        ErrorKind::Timeout | ErrorKind::Canceled | ErrorKind::IO => StoreError::Unknown(says()),
         ErrorKind::Backpressure | ErrorKind::Auth | ErrorKind::Routing | ErrorKind::Sentinel => {
             StoreError::NotApplied(says())
         }
-        _ if NOT_RUN.iter().any(|word| details.starts_with(word)) => StoreError::NotApplied(says()),
         ErrorKind::Tls | ErrorKind::Config | ErrorKind::Url => StoreError::NotApplied(says()),
-        _ => StoreError::Corrupt(says()),
+        ErrorKind::Parse | ErrorKind::InvalidArgument | ErrorKind::NotFound => StoreError::Corrupt(says()),
+        _ if begins_with(NOT_RUN) => StoreError::NotApplied(says()),
+        _ if begins_with(WRONG) => StoreError::Corrupt(says()),
+        // A time-out, a connection that closed, or what fred has no word for: of what was sent and what was
+        // not, it tells nothing.
+        _ => StoreError::Unknown(says()),
     }
 }

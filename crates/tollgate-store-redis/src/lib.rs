@@ -18,19 +18,25 @@ mod keys;
 mod reply;
 mod request;
 mod script;
+mod shared;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt, io,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use tollgate_limiter::{
     Amount, Attempt, CounterView, EXTENSIONS_MAX, ExactAmount, Held, LedgerError, Limit, Plan, ReservationId,
     Settled, Verdict,
 };
-use tollgate_store::{Clock, Store, StoreError, StoreFuture};
+use tollgate_store::{Clock, Store, StoreError, StoreFuture, StoreStatus};
 
 use client::{Client, Script};
 use keys::Keys;
+pub use shared::SharedStore;
 
 /// How to reach a Redis.
 #[derive(Clone)]
@@ -65,6 +71,9 @@ pub enum ConnectError {
     /// The URL cannot be used.
     #[error("the URL of the store cannot be used: {0}")]
     Url(String),
+    /// The thread of the connection cannot be started.
+    #[error("the store's thread cannot be started: {0}")]
+    Thread(io::Error),
 }
 
 /// Counters in Redis, shared by all that use the same server and prefix.
@@ -80,6 +89,7 @@ struct Inner {
     extend: Script,
     settle: Script,
     inspect: Script,
+    warning: Mutex<Option<String>>,
 }
 
 impl RedisStore {
@@ -112,6 +122,7 @@ impl RedisStore {
             extend: Script::new(script::EXTEND),
             settle: Script::new(script::SETTLE),
             inspect: Script::new(script::INSPECT),
+            warning: Mutex::default(),
         })))
     }
 
@@ -122,6 +133,12 @@ impl RedisStore {
     /// There will be none.
     pub async fn connected(&self) -> Result<(), StoreError> {
         self.0.client.connected().await
+    }
+
+    /// Logs a warning and shows it from now on in the store's status.
+    fn warn(&self, warning: String) {
+        tracing::warn!("{warning}");
+        *self.0.warning.lock().unwrap_or_else(PoisonError::into_inner) = Some(warning);
     }
 
     /// The server's `maxmemory-policy` if it may evict counters: with any but `noeviction` a full Redis
@@ -145,8 +162,11 @@ impl Inner {
         keys: Vec<String>,
         arguments: impl Fn(Attempt) -> Vec<String>,
     ) -> Result<String, StoreError> {
-        match self.client.run(script, &keys, &arguments(Attempt::First)).await {
-            Err(StoreError::Unknown(_)) => self.client.run(script, &keys, &arguments(Attempt::Retry)).await,
+        let first = self.client.run(script, &keys, &arguments(Attempt::First)).await;
+        let Err(StoreError::Unknown(_)) = first else { return first };
+        match self.client.run(script, &keys, &arguments(Attempt::Retry)).await {
+            // That the second one has not run says nothing of the first.
+            Err(error) if error.is_transient() => first,
             answer => answer,
         }
     }
@@ -227,6 +247,11 @@ impl Store for RedisStore {
             let reply = store.run(&store.inspect, keys, |_| vec![store.now(), text.clone()]).await?;
             reply::views(&reply, all())
         })
+    }
+
+    fn status(&self) -> StoreStatus {
+        let warning = self.0.warning.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        StoreStatus { warning, ..StoreStatus::default() }
     }
 }
 

@@ -222,12 +222,30 @@ async fn limits_that_scripts_cannot_count_exactly_are_refused() {
 
 #[tokio::test]
 async fn a_url_that_is_none_is_refused() {
-    let settings = Settings {
-        url: "http://127.0.0.1".to_owned(),
-        prefix: "tollgate".to_owned(),
-        timeout: Duration::from_millis(250),
-    };
+    assert_refused("http://127.0.0.1");
+}
+
+/// Counters of one call may lie in several slots.
+#[tokio::test]
+async fn c125_a_cluster_is_refused_at_start() {
+    assert_refused("redis-cluster://127.0.0.1:7000");
+}
+
+fn assert_refused(url: &str) {
+    let (url, prefix) = (url.to_owned(), "tollgate".to_owned());
+    let settings = Settings { url, prefix, timeout: Duration::from_millis(250) };
     assert!(matches!(RedisStore::connect(&settings), Err(ConnectError::Url(_))));
+}
+
+#[tokio::test]
+async fn c49_a_counter_that_has_lost_its_time_to_live_gets_it_back() {
+    let server = RedisServer::start().unwrap();
+    let store = connect(&server).await;
+    let minute = limit("minute", Rule::SlidingWindow { window: MINUTE }, 100);
+    reserve(&store, 1, &plan(&[(&minute, 10)])).await.unwrap();
+    assert_eq!(server.command(&["PERSIST", "tollgate:{acme}:c:minute"]).unwrap(), "1");
+    reserve(&store, 2, &plan(&[(&minute, 10)])).await.unwrap();
+    assert!(lives_ms(&server).iter().all(|(_, life_ms)| *life_ms > 0));
 }
 
 #[tokio::test]

@@ -15,13 +15,19 @@ pub enum StoreError {
     /// The id is taken by another plan, or the call does not fit the reservation: a caller's fault.
     #[error("the call does not fit the reservation: {0}")]
     Mismatch(String),
+    /// The store is known to be away, or not to know yet what was spent: it was not asked, and nothing changed.
+    #[error("the store cannot decide at the moment: {0}")]
+    Unavailable(String),
+    /// The settlement is kept here and written through when the store is back.
+    #[error("the settlement waits for the store")]
+    Deferred,
     /// The answer makes no sense.
     #[error("the store's answer cannot be read: {0}")]
     Corrupt(String),
 }
 
 impl StoreError {
-    /// Whether the same call may succeed if repeated with the same id.
+    /// Whether the same call may succeed if repeated with the same id, soon.
     pub const fn is_transient(&self) -> bool {
         matches!(self, Self::NotApplied(_) | Self::Unknown(_))
     }

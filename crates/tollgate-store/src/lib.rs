@@ -7,10 +7,14 @@ mod clock;
 #[cfg(feature = "testing")]
 pub mod contract;
 mod error;
+mod fallback;
+#[cfg(feature = "testing")]
+mod faulty;
 mod future;
 #[cfg(feature = "testing")]
 mod manual_clock;
 mod memory;
+mod status;
 mod sync;
 
 use std::sync::Arc;
@@ -19,10 +23,14 @@ use tollgate_limiter::{Amount, ExactAmount, Limit, Plan, ReservationId, Verdict}
 
 pub use clock::{Clock, SystemClock};
 pub use error::StoreError;
+pub use fallback::{FailurePolicy, FallbackStore};
+#[cfg(feature = "testing")]
+pub use faulty::{Fault, FaultyStore};
 pub use future::StoreFuture;
 #[cfg(feature = "testing")]
 pub use manual_clock::ManualClock;
 pub use memory::MemoryStore;
+pub use status::StoreStatus;
 pub use tollgate_limiter::{Attempt, CounterView, Held, Settled};
 
 /// Where counters live. Every method is one atomic step.
@@ -48,4 +56,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// How the counters of `limits` stand.
     fn inspect(&self, limits: &[Arc<Limit>]) -> StoreFuture<'_, Vec<CounterView>>;
+
+    /// How the store itself is, as far as it knows without asking anybody.
+    fn status(&self) -> StoreStatus {
+        StoreStatus::default()
+    }
 }

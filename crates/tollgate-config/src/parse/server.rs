@@ -9,8 +9,7 @@ use tollgate_limiter::Tokens;
 use super::context::Context;
 use crate::section::Section;
 use crate::{
-    Fsync, OpenAiSessionField, OutputReservation, Pricing, Reservation, Server, Sessions, Store, Unpriced,
-    UsageLog,
+    Fsync, OpenAiSessionField, OutputReservation, Pricing, Reservation, Server, Sessions, Unpriced, UsageLog,
 };
 
 const DAY_SECONDS: u64 = 86_400;
@@ -32,27 +31,6 @@ pub(super) fn server(context: &Context<'_>, section: Section<'_>) -> Server {
     }
     section.finish();
     server
-}
-
-pub(super) fn store(context: &Context<'_>, section: Section<'_>) -> Store {
-    let redis = section.field("kind").is_some_and(|field| match field.text() {
-        Some("memory") | None => false,
-        Some("redis") => {
-            field.fail("\"redis\" is not available in this version; available: \"memory\"");
-            true
-        }
-        Some(other) => {
-            field.fail(format!("must be \"memory\", not {other:?}"));
-            true
-        }
-    });
-    for name in ["url", "url_env", "prefix", "timeout_ms", "retry_seconds"] {
-        if let Some(field) = section.field(name).filter(|_| !redis) {
-            context.problems.error(field.place(), "is for kind = \"redis\" only");
-        }
-    }
-    section.finish();
-    Store::Memory
 }
 
 pub(super) fn usage(context: &Context<'_>, section: Section<'_>) -> UsageLog {

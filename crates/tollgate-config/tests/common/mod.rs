@@ -30,6 +30,7 @@ pub(crate) fn environment() -> Fake {
         ("ADMIN_TOKEN", "SENTINEL-admin"),
         ("DEV_KEY", "SENTINEL-dev"),
         ("ALERT_URL", "https://hooks.example/SENTINEL"),
+        ("REDIS_URL", "rediss://:SENTINEL@redis.example/0"),
         ("EMPTY", ""),
         ("BROKEN", "SENTINEL\r\nx-injected: 1"),
     ];

@@ -1,0 +1,143 @@
+//! The store as a program uses it: behind the failure policy, on a thread of its own.
+
+use std::{
+    io,
+    sync::{Arc, mpsc},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use tokio::{runtime::Builder, sync::oneshot};
+use tollgate_store::{Clock, FailurePolicy, FallbackStore};
+
+use crate::{ConnectError, RedisStore, Settings};
+
+/// How often settlements that wait are tried again.
+const WRITE_THROUGH: Duration = Duration::from_millis(100);
+/// How long a start waits for the first connection before it goes on without.
+const FIRST_CONNECTION: Duration = Duration::from_secs(2);
+/// How long an end waits for settlements to be written through.
+const LAST_SETTLEMENTS: Duration = Duration::from_secs(5);
+
+/// A Redis that any number of copies share, and what stands in for it while it is away.
+///
+/// The connection lives on a thread of its own, which also writes settlements through that wait. Dropping it
+/// ends the connection, after what waits is written or five seconds have passed.
+#[derive(Debug)]
+pub struct SharedStore {
+    store: FallbackStore,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl SharedStore {
+    /// Connects, and waits up to two seconds for it: without a Redis the program runs under its failure
+    /// policy until there is one.
+    ///
+    /// # Errors
+    ///
+    /// The URL cannot be used, or there is no thread.
+    pub fn start(
+        settings: &Settings,
+        policy: FailurePolicy,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, ConnectError> {
+        let settings = settings.clone();
+        Self::run(policy, clock, move || RedisStore::connect(&settings))
+    }
+
+    /// As [`start`](Self::start), with decisions at the time of a test's clock.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    #[cfg(feature = "testing")]
+    pub fn start_with_clock(
+        settings: &Settings,
+        policy: FailurePolicy,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, ConnectError> {
+        let (settings, time) = (settings.clone(), Arc::clone(&clock));
+        Self::run(policy, clock, move || RedisStore::connect_with_clock(&settings, time))
+    }
+
+    fn run(
+        policy: FailurePolicy,
+        clock: Arc<dyn Clock>,
+        connect: impl FnOnce() -> Result<RedisStore, ConnectError> + Send + 'static,
+    ) -> Result<Self, ConnectError> {
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(ConnectError::Thread)?;
+        let (started, start) = mpsc::sync_channel(1);
+        let (stop, stopped) = oneshot::channel();
+        let live = async move {
+            let store = match connect() {
+                Ok(redis) => FallbackStore::new(Arc::new(first_connection(redis).await), clock, policy),
+                Err(error) => return drop(started.send(Err(error))),
+            };
+            // Whoever starts it waits for this.
+            let _ = started.send(Ok(store.clone()));
+            keep(store, stopped).await;
+        };
+        let thread = thread::Builder::new().name("store".to_owned());
+        let thread = thread.spawn(move || runtime.block_on(live)).map_err(ConnectError::Thread)?;
+        let gone = |_| ConnectError::Thread(io::Error::other("it ended"));
+        let store = start.recv().map_err(gone)??;
+        Ok(Self { store, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// The store.
+    pub fn store(&self) -> FallbackStore {
+        self.store.clone()
+    }
+}
+
+impl Drop for SharedStore {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the thread of the store ended with a panic");
+        }
+    }
+}
+
+/// Writes through until told to stop, and a last time then.
+async fn keep(store: FallbackStore, mut stopped: oneshot::Receiver<()>) {
+    loop {
+        // Told to stop is also whoever told nothing and is gone.
+        let pause = tokio::time::timeout(WRITE_THROUGH, &mut stopped);
+        if pause.await.is_ok() {
+            break;
+        }
+        store.write_through().await;
+    }
+    let last = async {
+        while store.waiting() > 0 {
+            store.write_through().await;
+            tokio::time::sleep(WRITE_THROUGH).await;
+        }
+    };
+    if tokio::time::timeout(LAST_SETTLEMENTS, last).await.is_err() {
+        let settlements = store.waiting();
+        tracing::error!(settlements, "the store stayed away: their reservations stay charged");
+    }
+}
+
+/// Waits for the first connection, for a while.
+async fn first_connection(redis: RedisStore) -> RedisStore {
+    match tokio::time::timeout(FIRST_CONNECTION, redis.connected()).await {
+        Ok(Ok(())) => warn_of_eviction(&redis).await,
+        Ok(Err(error)) => tracing::warn!(%error, "there is no Redis"),
+        Err(_) => tracing::warn!("there is no Redis yet: the failure policy holds until there is one"),
+    }
+    redis
+}
+
+async fn warn_of_eviction(redis: &RedisStore) {
+    match redis.evicting_policy().await {
+        Ok(None) => {}
+        Ok(Some(policy)) => redis.warn(format!(
+            "maxmemory-policy is {policy}: a full Redis forgets what was spent; set it to noeviction"
+        )),
+        Err(error) => tracing::warn!(%error, "the server's maxmemory-policy cannot be read"),
+    }
+}

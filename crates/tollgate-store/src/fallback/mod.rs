@@ -1,0 +1,254 @@
+//! What happens while a shared store is away.
+//!
+//! Calls under a hard budget are refused as unavailable; others pass under limits of this process alone, with
+//! the shared amounts divided by the number of copies. What has to be settled meanwhile waits in a queue and is
+//! written through afterwards. It knows nothing of where the shared counters are.
+
+mod circuit;
+mod local;
+mod queue;
+
+use std::{fmt, num::NonZeroU64, sync::Arc, time::Duration};
+
+use tollgate_limiter::{
+    Admission, Amount, Attempt, CounterView, Enforcement, EntrySet, ExactAmount, Held, Limit, Plan,
+    ReservationId, Rule, Settled, TimestampMs, Verdict,
+};
+
+use crate::{Clock, MemoryStore, Store, StoreError, StoreFuture, StoreStatus};
+use circuit::{Circuit, Gate};
+use local::Local;
+use queue::Queue;
+
+/// How a [`FallbackStore`] behaves.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct FailurePolicy {
+    /// How long only local limits are used after an error before the shared store is asked again.
+    pub retry: Duration,
+    /// By how much limits are divided while each copy counts for itself: the number of copies.
+    pub local_share: NonZeroU64,
+    /// Whether nothing passes while the store is away, with or without a hard budget.
+    pub closed: bool,
+    /// For how long the shared store remembers a reservation that is over. A settlement that it may have had
+    /// is not sent again after that.
+    pub remembered: Duration,
+}
+
+/// A shared store, and what stands in for it while it is away.
+#[derive(Clone)]
+pub struct FallbackStore(Arc<Inner>);
+
+struct Inner {
+    shared: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    policy: FailurePolicy,
+    circuit: Circuit,
+    local: Local,
+    queue: Queue,
+}
+
+impl FallbackStore {
+    /// `shared` under `policy`. Local limits count from nothing, by `clock`.
+    pub fn new(shared: Arc<dyn Store>, clock: Arc<dyn Clock>, policy: FailurePolicy) -> Self {
+        let memory = MemoryStore::new(Arc::clone(&clock));
+        Self(Arc::new(Inner {
+            shared,
+            policy,
+            circuit: Circuit::new(policy.retry),
+            local: Local::new(memory, policy.local_share),
+            queue: Queue::new(policy.remembered),
+            clock,
+        }))
+    }
+
+    /// How many settlements wait.
+    pub fn waiting(&self) -> usize {
+        self.0.queue.len()
+    }
+
+    /// Writes settlements through that wait, as far as the store takes them. To be called again and again,
+    /// every fraction of a second: nothing else does it.
+    pub async fn write_through(&self) {
+        self.0.write_through().await;
+    }
+}
+
+impl Inner {
+    async fn reserve(
+        &self,
+        id: ReservationId,
+        plan: Arc<Plan>,
+        attempt: Attempt,
+    ) -> Result<Verdict, StoreError> {
+        let may_pass = self.may_pass(&plan);
+        match self.circuit.gate(self.clock.elapsed()) {
+            Gate::Shut if may_pass => self.local.reserve(id, plan, attempt),
+            Gate::Shut => Err(away()),
+            Gate::Open => match self.shared.reserve(id, Arc::clone(&plan), attempt).await {
+                Err(error) if error.is_transient() => {
+                    self.failed(&error);
+                    if !may_pass {
+                        return Err(error);
+                    }
+                    if error.may_have_applied() {
+                        self.release(id, &plan);
+                    }
+                    self.local.reserve(id, plan, attempt)
+                }
+                answer => self.answered(answer),
+            },
+        }
+    }
+
+    async fn extend(&self, held: Held, step: u32, charges: Vec<Amount>) -> Result<Verdict, StoreError> {
+        if let Some(answer) = self.local.extend(&held, step, &charges) {
+            return answer;
+        }
+        let answer = match self.circuit.gate(self.clock.elapsed()) {
+            Gate::Shut => Err(away()),
+            Gate::Open => match self.shared.extend(&held, step, &charges).await {
+                Err(error) if error.is_transient() => {
+                    self.failed(&error);
+                    Err(error)
+                }
+                answer => return self.answered(answer),
+            },
+        };
+        if self.may_pass(&held.plan) { Ok(Verdict::Admitted(unchecked(self.clock.now()))) } else { answer }
+    }
+
+    async fn settle(&self, held: Held, actuals: Vec<ExactAmount>) -> Result<Settled, StoreError> {
+        if let Some(answer) = self.local.settle(&held, &actuals) {
+            return answer;
+        }
+        let now = self.clock.elapsed();
+        match self.circuit.gate(now) {
+            Gate::Shut => self.queue.push(held, actuals, false, now),
+            Gate::Open => match self.shared.settle(&held, &actuals).await {
+                Err(error) if error.is_transient() => {
+                    self.failed(&error);
+                    self.queue.push(held, actuals, error.may_have_applied(), now)
+                }
+                answer => return self.answered(answer),
+            },
+        }
+        Err(StoreError::Deferred)
+    }
+
+    async fn inspect(&self, limits: Vec<Arc<Limit>>) -> Result<Vec<CounterView>, StoreError> {
+        match self.circuit.gate(self.clock.elapsed()) {
+            Gate::Shut => Err(away()),
+            Gate::Open => match self.shared.inspect(&limits).await {
+                Err(error) if error.is_transient() => {
+                    self.failed(&error);
+                    Err(error)
+                }
+                answer => self.answered(answer),
+            },
+        }
+    }
+
+    async fn write_through(&self) {
+        // As many as wait now: what comes meanwhile has its turn in the next call.
+        for _ in 0..self.queue.len() {
+            let now = self.clock.elapsed();
+            let Some(waiting) = self.queue.next(now) else { return };
+            if self.circuit.gate(now) == Gate::Shut {
+                return;
+            }
+            match self.shared.settle(&waiting.held, &waiting.actuals).await {
+                Err(error) if error.is_transient() => {
+                    self.failed(&error);
+                    return self.queue.failed(&waiting, error.may_have_applied(), now);
+                }
+                answer => {
+                    if let Err(error) = self.answered(answer) {
+                        tracing::error!(request_id = %waiting.held.id, %error, "a settlement was not taken");
+                    }
+                    self.queue.done(&waiting);
+                }
+            }
+        }
+    }
+
+    /// Whether a call passes without the store.
+    fn may_pass(&self, plan: &Plan) -> bool {
+        !self.policy.closed && !plan.entries().iter().any(|entry| is_hard_budget(&entry.limit))
+    }
+
+    /// A call that the store may have had is given back, whether it has had it or not.
+    fn release(&self, id: ReservationId, plan: &Arc<Plan>) {
+        let nothing = vec![ExactAmount::ZERO; plan.entries().len()];
+        let held = Held { id, plan: Arc::clone(plan), at: self.clock.now() };
+        self.queue.push(held, nothing, true, self.clock.elapsed());
+    }
+
+    fn failed(&self, error: &StoreError) {
+        if self.circuit.failed(self.clock.elapsed()) {
+            tracing::error!(%error, closed = self.policy.closed, "the store is away: only local limits hold");
+        }
+    }
+
+    fn answered<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
+        if let Some(away) = self.circuit.answered(self.clock.elapsed()) {
+            let (away_ms, settlements_waiting) = (away.as_millis(), self.queue.len());
+            tracing::warn!(away_ms, settlements_waiting, "the store is back");
+        }
+        answer
+    }
+}
+
+impl Store for FallbackStore {
+    fn reserve(&self, id: ReservationId, plan: Arc<Plan>, attempt: Attempt) -> StoreFuture<'_, Verdict> {
+        StoreFuture::waiting(self.0.reserve(id, plan, attempt))
+    }
+
+    fn extend(&self, held: &Held, step: u32, charges: &[Amount]) -> StoreFuture<'_, Verdict> {
+        StoreFuture::waiting(self.0.extend(held.clone(), step, charges.to_vec()))
+    }
+
+    fn settle(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'_, Settled> {
+        StoreFuture::waiting(self.0.settle(held.clone(), actuals.to_vec()))
+    }
+
+    fn inspect(&self, limits: &[Arc<Limit>]) -> StoreFuture<'_, Vec<CounterView>> {
+        StoreFuture::waiting(self.0.inspect(limits.to_vec()))
+    }
+
+    fn status(&self) -> StoreStatus {
+        let Inner { circuit, queue, shared, .. } = &*self.0;
+        let below = shared.status();
+        StoreStatus {
+            available: circuit.is_closed() && below.available,
+            outages: circuit.outages(),
+            settlements_waiting: queue.len(),
+            settlements_lost: queue.lost(),
+            ..below
+        }
+    }
+}
+
+impl fmt::Debug for FallbackStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FallbackStore").field("policy", &self.0.policy).finish_non_exhaustive()
+    }
+}
+
+/// Whether a limit is a budget that must not be passed: what a copy cannot count by itself.
+fn is_hard_budget(limit: &Limit) -> bool {
+    limit.enforcement == Enforcement::Hard && is_budget(limit.rule)
+}
+
+/// Whether a rule sums up a whole period, session or run.
+const fn is_budget(rule: Rule) -> bool {
+    !rule.is_rate() && !matches!(rule, Rule::Concurrent | Rule::PerRequest)
+}
+
+fn away() -> StoreError {
+    StoreError::Unavailable("the store is away, and was not asked".to_owned())
+}
+
+/// An admission that no limit was asked for.
+fn unchecked(at: TimestampMs) -> Admission {
+    Admission { at, over_soft: EntrySet::default(), tightest: None }
+}

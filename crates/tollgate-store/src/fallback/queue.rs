@@ -1,0 +1,97 @@
+//! Settlements that wait for the store to come back.
+
+use std::{
+    collections::VecDeque,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use tollgate_limiter::{ExactAmount, Held, ReservationId};
+
+use crate::sync::{Mutex, lock};
+
+/// The most that wait. Beyond them reservations stay charged as they are, which errs towards refusing.
+const WAITING_MAX: usize = 65_536;
+
+/// One settlement that waits.
+#[derive(Clone, Debug)]
+pub(super) struct Waiting {
+    pub(super) held: Held,
+    pub(super) actuals: Vec<ExactAmount>,
+    /// When the store may have had it without an answer, if ever.
+    sent: Option<Duration>,
+}
+
+/// Settlements in the order in which they came.
+#[derive(Debug)]
+pub(super) struct Queue {
+    waiting: Mutex<VecDeque<Waiting>>,
+    /// For how long the store knows that it has had one.
+    remembered: Duration,
+    lost: AtomicU64,
+}
+
+impl Queue {
+    pub(super) const fn new(remembered: Duration) -> Self {
+        Self { waiting: Mutex::new(VecDeque::new()), remembered, lost: AtomicU64::new(0) }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        lock(&self.waiting).len()
+    }
+
+    /// How many were given up: their reservations stay charged.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::SeqCst)
+    }
+
+    /// Lets a settlement wait. `was_sent` if the store may have had it.
+    pub(super) fn push(&self, held: Held, actuals: Vec<ExactAmount>, was_sent: bool, now: Duration) {
+        let mut waiting = lock(&self.waiting);
+        if waiting.len() < WAITING_MAX {
+            waiting.push_back(Waiting { held, actuals, sent: was_sent.then_some(now) });
+            return;
+        }
+        drop(waiting);
+        self.lose(held.id, "too many settlements wait for the store");
+    }
+
+    /// The first one, which stays. One that the store may have had, and would not know any more, is given up:
+    /// it could count twice.
+    pub(super) fn next(&self, now: Duration) -> Option<Waiting> {
+        loop {
+            let mut waiting = lock(&self.waiting);
+            let first = waiting.front()?;
+            if first.sent.is_none_or(|sent| now.saturating_sub(sent) < self.remembered) {
+                return Some(first.clone());
+            }
+            let id = first.held.id;
+            waiting.pop_front();
+            drop(waiting);
+            self.lose(id, "the store was away for longer than it remembers a settlement");
+        }
+    }
+
+    /// The store has taken it.
+    pub(super) fn done(&self, waiting: &Waiting) {
+        let mut all = lock(&self.waiting);
+        if all.front().is_some_and(|first| first.held.id == waiting.held.id) {
+            all.pop_front();
+        }
+    }
+
+    /// The store gave no answer. `was_sent` if it may have had it.
+    pub(super) fn failed(&self, waiting: &Waiting, was_sent: bool, now: Duration) {
+        let mut all = lock(&self.waiting);
+        if let Some(first) = all.front_mut().filter(|first| first.held.id == waiting.held.id) {
+            first.sent = first.sent.or(was_sent.then_some(now));
+        }
+    }
+
+    fn lose(&self, id: ReservationId, reason: &str) {
+        // One line an outage is enough; the number is in the metrics.
+        if self.lost.fetch_add(1, Ordering::SeqCst) == 0 {
+            tracing::error!(request_id = %id, reason, "settlements are given up: their reservations stay charged");
+        }
+    }
+}

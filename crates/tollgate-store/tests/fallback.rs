@@ -1,0 +1,278 @@
+//! What passes, waits and is counted while a shared store is away.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test may fail; helpers beside test functions are no tests to clippy"
+)]
+
+use std::{
+    future::Future,
+    num::NonZeroU64,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use tollgate_limiter::{
+    Amount, CounterKey, DurationMs, Enforcement, Entry, ExactAmount, Limit, Period, Plan, ReservationId,
+    Rule, TimestampMs, Verdict,
+};
+use tollgate_store::{
+    Attempt, Clock, FailurePolicy, FallbackStore, Fault, FaultyStore, Held, ManualClock, MemoryStore,
+    Settled, Store, StoreError,
+};
+
+const START: TimestampMs = TimestampMs::new(1_795_996_800_000);
+const MINUTE: Rule = Rule::SlidingWindow { window: DurationMs::new(60_000) };
+const RETRY_MS: u64 = 5_000;
+
+struct World {
+    clock: Arc<ManualClock>,
+    memory: Arc<MemoryStore>,
+    faulty: Arc<FaultyStore>,
+    store: FallbackStore,
+}
+
+impl World {
+    fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    fn with(change: impl FnOnce(&mut FailurePolicy)) -> Self {
+        let mut policy = FailurePolicy {
+            retry: Duration::from_millis(RETRY_MS),
+            local_share: NonZeroU64::new(3).unwrap(),
+            closed: false,
+            remembered: Duration::from_secs(540),
+        };
+        change(&mut policy);
+        let clock = Arc::new(ManualClock::new(START));
+        let memory = Arc::new(MemoryStore::new(Arc::clone(&clock) as Arc<dyn Clock>));
+        let faulty = Arc::new(FaultyStore::new(Arc::clone(&memory) as Arc<dyn Store>));
+        let shared = Arc::clone(&faulty) as Arc<dyn Store>;
+        let store = FallbackStore::new(shared, Arc::clone(&clock) as Arc<dyn Clock>, policy);
+        Self { clock, memory, faulty, store }
+    }
+
+    fn advance(&self, ms: u64) {
+        self.clock.advance(DurationMs::new(ms));
+    }
+
+    fn reserve(&self, id: u128, plan: &Arc<Plan>) -> Result<Verdict, StoreError> {
+        now(self.store.reserve(ReservationId::new(id), Arc::clone(plan), Attempt::First))
+    }
+
+    fn held(&self, id: u128, plan: &Arc<Plan>) -> Option<Held> {
+        match self.reserve(id, plan).unwrap() {
+            Verdict::Admitted(admission) => {
+                Some(Held { id: ReservationId::new(id), plan: Arc::clone(plan), at: admission.at })
+            }
+            Verdict::Refused(_) => None,
+        }
+    }
+
+    fn settle(&self, held: &Held, used: &[u64]) -> Result<Settled, StoreError> {
+        let used: Vec<_> = used.iter().copied().map(ExactAmount::whole).collect();
+        now(self.store.settle(held, &used))
+    }
+
+    /// (spent, held) in the shared store itself.
+    fn shared(&self, limit: &Arc<Limit>) -> (u64, u64) {
+        let view = now(self.memory.inspect(&[Arc::clone(limit)])).unwrap().remove(0);
+        (view.spent.units(), view.held.get())
+    }
+}
+
+/// What a future says that waits for nothing.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => panic!("a store in memory answers at once"),
+    }
+}
+
+fn limit(name: &str, rule: Rule, amount: u64, enforcement: Enforcement) -> Arc<Limit> {
+    Arc::new(Limit { key: CounterKey::new("acme", name), rule, amount: Amount::new(amount), enforcement })
+}
+
+fn hard(name: &str, rule: Rule, amount: u64) -> Arc<Limit> {
+    limit(name, rule, amount, Enforcement::Hard)
+}
+
+fn plan(entries: &[(&Arc<Limit>, u64)]) -> Arc<Plan> {
+    let entry = |&(limit, charge): &(&Arc<Limit>, u64)| Entry {
+        limit: Arc::clone(limit),
+        charge: Amount::new(charge),
+    };
+    Arc::new(Plan::new(entries.iter().map(entry).collect()).unwrap())
+}
+
+fn is_admitted(verdict: &Result<Verdict, StoreError>) -> bool {
+    matches!(verdict, Ok(Verdict::Admitted(_)))
+}
+
+#[test]
+fn while_the_store_is_away_hard_budgets_are_refused_and_others_pass_under_local_limits() {
+    for fault in [Fault::Refused, Fault::CallLost, Fault::AnswerLost] {
+        let world = World::new();
+        let (rate, usd) = (hard("rate", MINUTE, 30), hard("usd", Rule::Calendar(Period::Day), 1_000));
+        world.faulty.set(fault);
+        let verdict = world.reserve(1, &plan(&[(&rate, 1), (&usd, 1)]));
+        assert!(verdict.is_err_and(|error| error.is_transient()), "{fault:?}");
+        let of_rate = plan(&[(&rate, 1)]);
+        let admitted = (2..30).filter(|id| is_admitted(&world.reserve(*id, &of_rate))).count();
+        assert_eq!(admitted, 10, "a third of 30");
+        assert!(!world.store.status().available);
+    }
+}
+
+#[test]
+fn a_session_a_run_and_every_period_is_a_budget_and_no_rate_is() {
+    let world = World::new();
+    world.faulty.set(Fault::Refused);
+    let idle = DurationMs::new(1_000);
+    let budgets = [
+        Rule::Calendar(Period::Minute),
+        Rule::Calendar(Period::Total),
+        Rule::Idle { after: idle },
+        Rule::Elapsed { after: idle },
+    ];
+    for (id, rule) in (100..).zip(budgets) {
+        assert!(world.reserve(1, &plan(&[(&hard("budget", rule, 10), 1)])).is_err(), "{rule:?}");
+        assert!(is_admitted(&world.reserve(id, &plan(&[(&limit("soft", rule, 0, Enforcement::Soft), 5)]))));
+    }
+    let rates = [
+        MINUTE,
+        Rule::BucketedWindow { window: idle },
+        Rule::TokenBucket { window: idle },
+        Rule::Concurrent,
+        Rule::PerRequest,
+    ];
+    for (id, rule) in (10..).zip(rates) {
+        assert!(
+            is_admitted(&world.reserve(id, &plan(&[(&hard(&format!("{rule:?}"), rule, 10), 1)]))),
+            "{rule:?}"
+        );
+    }
+}
+
+#[test]
+fn a_refusal_of_local_limits_names_the_entry_and_the_local_amount() {
+    let world = World::new();
+    world.faulty.set(Fault::Refused);
+    let soft = limit("soft", Rule::Calendar(Period::Day), 5, Enforcement::Soft);
+    let (rate, size) = (hard("rate", MINUTE, 9), hard("size", Rule::PerRequest, 7));
+    let plan_of = |charge| plan(&[(&soft, 100), (&size, charge), (&rate, charge)]);
+    let Ok(Verdict::Refused(refusal)) = world.reserve(1, &plan_of(4)) else {
+        panic!("4 of a third of 9 pass")
+    };
+    assert_eq!((refusal.binding.index, refusal.binding.limit), (2, Amount::new(3)));
+    let Ok(Verdict::Refused(refusal)) = world.reserve(2, &plan_of(8)) else { panic!("8 of 7 pass") };
+    assert_eq!(refusal.refusing.iter().map(|entry| entry.index).collect::<Vec<_>>(), [1, 2]);
+    let held = world.held(3, &plan_of(3)).unwrap();
+    // What a budget is charged is nobody's, here and afterwards.
+    world.settle(&held, &[100, 1, 1]).unwrap();
+    world.faulty.set(Fault::None);
+    assert_eq!(world.shared(&soft), (0, 0));
+    assert!(world.held(4, &plan(&[(&rate, 2)])).is_some(), "what was not used is free again");
+}
+
+#[test]
+fn one_call_in_five_seconds_finds_out_and_no_other_waits() {
+    let world = World::new();
+    let rate = hard("rate", MINUTE, 3_000);
+    let of_rate = plan(&[(&rate, 1)]);
+    world.faulty.set(Fault::CallLost);
+    for tenth in 0..200 {
+        assert!(is_admitted(&world.reserve(tenth, &of_rate)));
+        world.advance(100);
+    }
+    assert_eq!(world.faulty.calls(), 4, "at 0, 5, 10 and 15 seconds");
+    world.faulty.set(Fault::None);
+    assert!(is_admitted(&world.reserve(1_000, &of_rate)));
+    assert!(world.store.status().available);
+    assert_eq!(world.store.status().outages, 1);
+    assert_eq!(world.shared(&rate), (0, 1), "what passed meanwhile is not in it");
+}
+
+#[test]
+fn settlements_wait_and_are_written_through_once() {
+    for fault in [Fault::Refused, Fault::CallLost, Fault::AnswerLost] {
+        let world = World::new();
+        let usd = hard("usd", Rule::Calendar(Period::Day), 1_000);
+        let held: Vec<_> = (0..5).map(|id| world.held(id, &plan(&[(&usd, 100)])).unwrap()).collect();
+        world.faulty.set(fault);
+        for held in &held {
+            assert!(matches!(world.settle(held, &[30]), Err(StoreError::Deferred)));
+        }
+        assert_eq!(world.store.status().settlements_waiting, 5);
+        // Every attempt while it is away ends with the first one, which the store may have had.
+        world.advance(RETRY_MS);
+        now(world.store.write_through());
+        world.faulty.set(Fault::None);
+        now(world.store.write_through());
+        assert_eq!(world.store.status().settlements_waiting, 5, "not before the wait is over");
+        world.advance(RETRY_MS);
+        now(world.store.write_through());
+        assert_eq!(world.store.status().settlements_waiting, 0);
+        assert_eq!(world.shared(&usd), (150, 0), "{fault:?}");
+        assert_eq!(world.store.status().settlements_lost, 0);
+    }
+}
+
+#[test]
+fn a_reservation_that_may_have_been_made_is_given_back() {
+    for fault in [Fault::CallLost, Fault::AnswerLost] {
+        let world = World::new();
+        let rate = hard("rate", MINUTE, 30);
+        world.faulty.set(fault);
+        let held = world.held(1, &plan(&[(&rate, 6)])).unwrap();
+        world.faulty.set(Fault::None);
+        world.advance(RETRY_MS);
+        now(world.store.write_through());
+        assert_eq!(world.shared(&rate), (0, 0), "{fault:?}");
+        // The call itself belongs to this copy's own limits.
+        assert_eq!(world.settle(&held, &[2]).unwrap(), Settled::Applied);
+        assert_eq!(world.shared(&rate), (0, 0));
+    }
+}
+
+#[test]
+fn what_the_store_may_have_forgotten_is_not_sent_twice() {
+    let world = World::new();
+    let usd = hard("usd", Rule::Calendar(Period::Day), 1_000);
+    let [sent, not_sent] = [1, 2].map(|id| world.held(id, &plan(&[(&usd, 100)])).unwrap());
+    world.faulty.set(Fault::AnswerLost);
+    world.settle(&sent, &[30]).unwrap_err();
+    world.settle(&not_sent, &[30]).unwrap_err();
+    world.faulty.set(Fault::None);
+    world.advance(600_000);
+    now(world.store.write_through());
+    assert_eq!(world.store.status().settlements_lost, 1);
+    assert_eq!(world.shared(&usd), (60, 0), "the first was run when it was sent");
+}
+
+#[test]
+fn a_closed_policy_lets_nothing_pass() {
+    let world = World::with(|policy| policy.closed = true);
+    let rate = hard("rate", MINUTE, 30);
+    world.faulty.set(Fault::Refused);
+    assert!(world.reserve(1, &plan(&[(&rate, 1)])).is_err());
+    assert!(matches!(world.reserve(2, &plan(&[(&rate, 1)])), Err(StoreError::Unavailable(_))));
+    assert!(matches!(world.reserve(3, &plan(&[])), Err(StoreError::Unavailable(_))));
+}
+
+#[test]
+fn an_extension_passes_unless_a_hard_budget_is_asked_for_it() {
+    let world = World::new();
+    let (rate, usd) = (hard("rate", MINUTE, 30), hard("usd", Rule::Calendar(Period::Day), 1_000));
+    let cheap = world.held(1, &plan(&[(&rate, 1)])).unwrap();
+    let dear = world.held(2, &plan(&[(&rate, 1), (&usd, 1)])).unwrap();
+    world.faulty.set(Fault::Refused);
+    let local = world.held(3, &plan(&[(&rate, 1)])).unwrap();
+    assert!(is_admitted(&now(world.store.extend(&cheap, 1, &[Amount::new(1)]))));
+    assert!(now(world.store.extend(&dear, 1, &[Amount::new(1); 2])).is_err());
+    assert!(is_admitted(&now(world.store.extend(&local, 1, &[Amount::new(9)]))));
+    assert!(!is_admitted(&now(world.store.extend(&local, 2, &[Amount::new(1)]))), "ten are its share");
+}
