@@ -1,6 +1,7 @@
 //! What passes, waits and is counted while a shared store is away.
 
 #![expect(
+    clippy::panic,
     clippy::unwrap_used,
     reason = "a test may fail; helpers beside test functions are no tests to clippy"
 )]
