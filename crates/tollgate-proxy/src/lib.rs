@@ -23,6 +23,7 @@ mod explain;
 mod fit;
 mod forward;
 mod headers;
+mod hex;
 mod listen;
 mod metrics;
 mod network;

@@ -1,7 +1,7 @@
 //! Which session a call belongs to: the one it names, else the one that its agent or a configured field
 //! names, else one that is derived from the beginning of its prompt.
 
-use std::{fmt::Write, sync::Arc};
+use std::sync::Arc;
 
 use http::HeaderMap;
 use sha2::{Digest, Sha256};
@@ -9,7 +9,7 @@ use tollgate_config::{OpenAiSessionField, Scope, Sessions};
 use tollgate_providers::{ErrorKind, PromptPrefix, RequestFacts};
 use tollgate_usage::Session;
 
-use crate::{headers, policy::KeyPolicy, refuse::Refused};
+use crate::{headers, hex, policy::KeyPolicy, refuse::Refused};
 
 /// The longest session id.
 const ID_BYTES_MAX: usize = 128;
@@ -85,9 +85,6 @@ fn derived(
     }
     let mut id = String::with_capacity(DERIVED.len() + 2 * DERIVED_HASH_BYTES);
     id.push_str(DERIVED);
-    for byte in hash.finalize().iter().take(DERIVED_HASH_BYTES) {
-        // Writing into a string cannot fail.
-        let _ = write!(id, "{byte:02x}");
-    }
+    hex::push(&mut id, &hash.finalize()[..DERIVED_HASH_BYTES]);
     id.into()
 }

@@ -6,7 +6,8 @@ use tollgate_config::Scope;
 use tollgate_limiter::{Enforcement, TimestampMs};
 use tollgate_usage::format_moment;
 
-use super::{crossing::Crossing, sign::hex};
+use super::crossing::Crossing;
+use crate::hex;
 
 /// An alert. Its body never changes, however often it is sent.
 #[derive(Clone, Debug)]
@@ -27,7 +28,7 @@ impl BudgetAlert {
         let Crossing { limit, percent, spent, starts, ends, at, .. } = crossing;
         let rule = &limit.rule;
         let named = format!("{:?} {} {percent}", limit.limit.key, starts.map_or(0, TimestampMs::get));
-        let id = hex(Sha256::digest(named.as_bytes()).get(..16).unwrap_or_default());
+        let id = hex::text(Sha256::digest(named.as_bytes()).get(..16).unwrap_or_default());
         let tenant = match rule.scope {
             Scope::Tenant => Some(&*limit.id),
             Scope::Key | Scope::Session => Some(&*crossing.tenant),

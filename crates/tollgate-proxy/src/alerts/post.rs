@@ -12,14 +12,12 @@ use tollgate_config::Alert;
 
 use crate::{
     error::StartError,
+    hex,
     network::{Network, Transport},
     tls,
 };
 
-use super::{
-    alert::BudgetAlert,
-    sign::{hex, signature},
-};
+use super::{alert::BudgetAlert, sign::signature};
 
 /// How long a receiver may take to be reached.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -45,7 +43,7 @@ impl Receiver {
         // Connections are not kept: alerts are rare.
         let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector);
         let url_hash = Sha256::digest(alert.url.expose().as_bytes());
-        let name = hex(url_hash.get(..16).unwrap_or_default());
+        let name = hex::text(url_hash.get(..16).unwrap_or_default());
         Ok(Self { alert: alert.clone(), name, client })
     }
 

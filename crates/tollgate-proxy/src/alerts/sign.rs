@@ -2,6 +2,8 @@
 
 use sha2::{Digest, Sha256};
 
+use crate::hex;
+
 /// The block of SHA-256 in bytes.
 const BLOCK_BYTES: usize = 64;
 
@@ -18,11 +20,7 @@ pub(super) fn signature(secret: &[u8], body: &[u8]) -> String {
     key.iter_mut().zip(secret).for_each(|(place, byte)| *place = *byte);
     let padded = |pad: u8| key.map(|byte| byte ^ pad);
     let inner = Sha256::new().chain_update(padded(0x36)).chain_update(body).finalize();
-    hex(&Sha256::new().chain_update(padded(0x5c)).chain_update(inner).finalize())
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::text(&Sha256::new().chain_update(padded(0x5c)).chain_update(inner).finalize())
 }
 
 #[cfg(test)]
