@@ -1,4 +1,7 @@
-//! What estimates of the input have taught: a correction for each model, and for each family of models.
+//! What estimates of the input have taught: a correction for each model, and for each family of models; and
+//! what the latest call of each agent loop came to.
+
+mod loops;
 
 use std::{
     collections::HashMap,
@@ -17,11 +20,19 @@ use tollgate_usage::{Replayed, UsageEvent};
 
 use crate::{policy::Policy, quote::Quote, settle::Bill};
 
+use self::loops::{LatestCall, Loops};
+
+pub(crate) use self::loops::LoopId;
+
 /// The most models that are learned about. A price table has some hundred.
 const MODELS_MAX: usize = 1_024;
 
 /// Nothing is corrected.
 const UNCORRECTED_PERMILLE: u64 = 1_000;
+
+/// No estimate is corrected to less than a half of it, nor to more than four times, as
+/// [`InputRatios::factor_permille`] has it.
+const CORRECTED_PERMILLE: (u64, u64) = (500, 4_000);
 
 /// What was learned, by protocol and model. Looking up takes no lock.
 #[derive(Debug, Default)]
@@ -31,6 +42,7 @@ pub(crate) struct Estimates {
     openai: ArcSwap<Models>,
     /// Held while a model is added.
     adding: Mutex<()>,
+    pub(crate) loops: Loops,
 }
 
 type Models = HashMap<Box<str>, Arc<Learned>, RandomState>;
@@ -43,14 +55,16 @@ struct Learned {
 }
 
 impl Estimates {
-    /// The estimate of a request, corrected by what its model or else its family has taught. `model` is the
-    /// id of a price; `None`: it has none.
+    /// The estimate of a request: what its loop's latest call came to and what is new since, else all of it;
+    /// either corrected by what its model or else its family has taught. `model` is the id of a price; `None`:
+    /// it has none.
     pub(crate) fn corrected(
         &self,
         protocol: Protocol,
         model: Option<&str>,
         name: &str,
         estimate: Tokens,
+        latest: Option<LatestCall>,
     ) -> Tokens {
         let learned = self.models(protocol).load();
         let factor = |name: &str| {
@@ -58,15 +72,22 @@ impl Estimates {
             (factor > 0).then_some(factor)
         };
         let factor = model.and_then(factor).or_else(|| factor(model_family(name)));
-        let corrected = estimate.get().saturating_mul(factor.unwrap_or(UNCORRECTED_PERMILLE)).div_ceil(1_000);
-        Tokens::new(corrected)
+        let factor = factor.unwrap_or(UNCORRECTED_PERMILLE);
+        let times = |permille: u64| Tokens::new(estimate.get().saturating_mul(permille).div_ceil(1_000));
+        match latest.and_then(|latest| latest.continued(estimate, factor)) {
+            Some(continued) => continued.clamp(times(CORRECTED_PERMILLE.0), times(CORRECTED_PERMILLE.1)),
+            None => times(factor),
+        }
     }
 
     /// Learns from a call that was settled, which its event tells.
     pub(crate) fn learn_from(&self, policy: &Policy, quote: &Quote, event: &UsageEvent) {
         if let (Some(protocol), Some(uncorrected)) = (quote.protocol, event.uncorrected_input) {
             let price = policy.prices.lookup(&quote.model, event.ts).map(ModelPrice::id);
-            self.learn(protocol, price, &quote.model, uncorrected, Tokens::new(event.tokens.input_total()));
+            let reported = Tokens::new(event.tokens.input_total());
+            self.learn(protocol, price, &quote.model, uncorrected, reported);
+            let latest = LatestCall { estimated: uncorrected, reported };
+            quote.of_loop.into_iter().for_each(|id| self.loops.note(id, latest, event.ts));
         }
     }
 
@@ -144,7 +165,7 @@ mod tests {
         let estimates = Estimates::default();
         let (protocol, tokens) = (Protocol::Anthropic, Tokens::new(1_000));
         let corrected =
-            |protocol, model| estimates.corrected(protocol, model, "claude-sonnet-5-5", tokens).get();
+            |protocol, model| estimates.corrected(protocol, model, "claude-sonnet-5-5", tokens, None).get();
         let learn = |model, reported| {
             for _ in 0..20 {
                 estimates.learn(protocol, Some(model), model, tokens, Tokens::new(reported));
@@ -159,6 +180,20 @@ mod tests {
         learn("claude-sonnet-5-5", 1_200);
         let of_model = corrected(protocol, Some("claude-sonnet-5-5"));
         assert!((1_200..=1_260).contains(&of_model), "{of_model}");
+    }
+
+    #[test]
+    fn a_loop_goes_on_from_what_was_reported_within_the_bounds_of_all_corrections() {
+        let estimates = Estimates::default();
+        let corrected = |estimate, estimated, reported| {
+            let latest = LatestCall { estimated: Tokens::new(estimated), reported: Tokens::new(reported) };
+            estimates.corrected(Protocol::OpenAi, None, "m", Tokens::new(estimate), Some(latest)).get()
+        };
+        assert_eq!(corrected(1_100, 1_000, 700), 700 + 100);
+        assert_eq!(corrected(1_100, 1_000, 1_600), 1_600 + 160);
+        assert_eq!(corrected(999, 1_000, 1_600), 999, "what has shrunk is estimated as ever");
+        assert_eq!(corrected(1_000, 1_000, 1), 500);
+        assert_eq!(corrected(1_000, 1_000, 90_000), 4_000);
     }
 
     #[test]

@@ -45,7 +45,8 @@ pub struct Explanation {
     pub session: Option<(Arc<str>, bool)>,
     /// The estimate of its input, part by part; parts without tokens are left out.
     pub input: Vec<(&'static str, Tokens)>,
-    /// What is reserved: the input's estimate.
+    /// What is reserved: the input's estimate. A call of a running agent loop is estimated from the call before
+    /// it, which nobody but the proxy knows.
     pub input_tokens: Tokens,
     /// What is reserved: output.
     pub output_tokens: Tokens,

@@ -12,7 +12,7 @@ use tollgate_providers::{Endpoint, ErrorKind, Protocol, RequestFacts, estimate_i
 
 use crate::{
     amounts::Amounts,
-    estimates::Estimates,
+    estimates::{Estimates, LoopId},
     policy::{AppliedLimit, Called, Circumstances, KeyPolicy, Measure, Policy},
     refuse::Refused,
 };
@@ -40,6 +40,17 @@ pub(crate) struct Asked<'a> {
     pub(crate) estimates: &'a Estimates,
 }
 
+impl Asked<'_> {
+    /// The agent loop that the request belongs to. What the body does not show is not known to be in the next
+    /// one too.
+    fn of_loop(&self, facts: &RequestFacts) -> Option<LoopId> {
+        let (session, prompt) = self.session.zip(facts.session.prompt)?;
+        let protocol = self.endpoint.protocol;
+        let id = self.estimates.loops.id(&self.key.tenant, session, protocol, &facts.model, prompt);
+        facts.shows_all_input().then_some(id)
+    }
+}
+
 /// What is expected of a request, and what limits it.
 #[derive(Debug)]
 pub(crate) struct Judged {
@@ -58,6 +69,8 @@ pub(crate) struct Quote {
     pub(crate) estimated_input: Tokens,
     /// The same before it was corrected, where the body shows all that will be read.
     pub(crate) uncorrected_input: Option<Tokens>,
+    /// The agent loop that it belongs to, where that is known and the body shows all that will be read.
+    pub(crate) of_loop: Option<LoopId>,
     /// What a call that is billed is spoken in.
     pub(crate) protocol: Option<Protocol>,
     /// The most tokens that it may need: more than is reserved where its own output limit is above the
@@ -157,6 +170,7 @@ impl Quote {
             reserved: Amounts::FREE,
             estimated_input: Tokens::ZERO,
             uncorrected_input: None,
+            of_loop: None,
             protocol: None,
             largest: Tokens::ZERO,
             output_limit: None,
@@ -189,10 +203,13 @@ impl Quote {
         let limit_to_send = if facts.output_limit.is_none() { put_in() } else { None };
         let (protocol, uncorrected) = (asked.endpoint.protocol, estimate_input(facts));
         let price = policy.prices.lookup(&facts.model, at).map(ModelPrice::id);
+        let of_loop = asked.of_loop(facts);
+        let latest = of_loop.and_then(|id| asked.estimates.loops.latest(id, at));
         let quote = Self {
             billed: true,
-            estimated_input: asked.estimates.corrected(protocol, price, &facts.model, uncorrected),
+            estimated_input: asked.estimates.corrected(protocol, price, &facts.model, uncorrected, latest),
             uncorrected_input: facts.shows_all_input().then_some(uncorrected),
+            of_loop,
             protocol: Some(protocol),
             limit_to_send,
             model: facts.model.as_str().into(),
