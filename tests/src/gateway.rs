@@ -19,7 +19,7 @@ use tollgate_config::{Config, Environment};
 use tollgate_limiter::{Amount, CounterKey, Enforcement, Limit, Period, Rule, TimestampMs};
 use tollgate_mock::{Behaviour, Mock, Options};
 use tollgate_pricing::PriceTable;
-use tollgate_proxy::{Proxy, ReloadError, Setup, Stopped};
+use tollgate_proxy::{Proxy, ReloadError, Setup, Spending, Stopped};
 use tollgate_store::{Clock, CounterView, FallbackStore, ManualClock, MemoryStore, Store, SystemClock};
 
 use crate::Client;
@@ -142,6 +142,15 @@ impl Gateway {
     /// Where clients connect.
     pub const fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// What the proxy has spent, out of its own usage files.
+    ///
+    /// # Panics
+    ///
+    /// The proxy is stopped.
+    pub fn spending(&self) -> Spending {
+        self.proxy.lock().expect("not poisoned").as_ref().expect("still running").spending()
     }
 
     /// Where health and metrics are.

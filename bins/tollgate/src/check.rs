@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use tollgate_config::{Key, OutputReservation, Provider, Reservation, Unpriced};
+use tollgate_config::{Key, OutputReservation, Provider, Reservation, Store, Unpriced};
 use tollgate_proxy::Setup;
 use tollgate_store::{Clock, SystemClock};
 
@@ -25,6 +25,7 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<(), Failure> {
             writeln!(out, "provider {:<16} {:<10} {}", provider.id, protocol(provider), provider.base_url);
     }
     let _ = writeln!(out, "prices   {models} models");
+    let _ = writeln!(out, "store    {}", store(&config.store));
     let _ = writeln!(out, "reserves {}", reservation(&config.reservation));
     for tenant in &config.tenants {
         let _ = writeln!(out, "\ntenant {}", tenant.id);
@@ -37,6 +38,21 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<(), Failure> {
     }
     let _ = writeln!(out, "\n{}: ok", args.config.display());
     print(&out)
+}
+
+/// Where counters are. Not the URL, which may hold a password.
+fn store(store: &Store) -> String {
+    match store {
+        Store::Redis(redis) => {
+            let (retry_seconds, timeout_ms) = (redis.retry.as_secs(), redis.timeout.as_millis());
+            let away = if redis.closed { "nothing passes" } else { "local limits" };
+            format!(
+                "redis, prefix {}, {} copies; away: {away}, tried every {retry_seconds} s, {timeout_ms} ms a call",
+                redis.prefix, redis.local_share
+            )
+        }
+        _ => "memory".to_owned(),
+    }
 }
 
 fn describe_key(out: &mut String, setup: &Setup, key: &Key) {

@@ -30,6 +30,8 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<(), Failure> {
     let open = store::open(&config, &mut setup, &clock)?;
     let mut signals = Signals::new(signals).map_err(Failure::refused)?;
     let proxy = setup.start(open.store.clone(), clock.clone(), workers()).map_err(Failure::refused)?;
+    // Nobody has set it before.
+    let _ = open.spending.set(proxy.spending());
     tracing::info!(listen = %proxy.address(), admin = %proxy.admin_address(), "serving");
     while signals.next(&mut watch) == Wish::Reload {
         watch = reload(&proxy, &args.config, &*clock);
@@ -76,9 +78,10 @@ fn workers() -> NonZeroUsize {
     cores.min(NonZeroUsize::new(WORKERS_MAX).unwrap_or(cores))
 }
 
-/// JSON lines on standard error; `TOLLGATE_LOG` filters (`info` when it is not set).
+/// JSON lines on standard error; `TOLLGATE_LOG` filters (when it is not set, `info` and nothing of the Redis client,
+/// whose reconnects would fill the log of an outage).
 fn start_logging() {
-    let filter = EnvFilter::try_from_env("TOLLGATE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_env("TOLLGATE_LOG").unwrap_or_else(|_| EnvFilter::new("info,fred=off"));
     tracing_subscriber::fmt()
         .json()
         .flatten_event(true)

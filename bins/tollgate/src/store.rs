@@ -1,11 +1,16 @@
 //! Opens the store that the configuration names, with what was spent before.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    fs, io,
+    path::Path,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use tollgate_config::{Config, RedisStore, Store as Configured};
-use tollgate_proxy::Setup;
+use tollgate_proxy::{Setup, Spending};
 use tollgate_store::{Clock, FailurePolicy, MemoryStore, Store};
-use tollgate_store_redis::{Settings, SharedStore};
+use tollgate_store_redis::{Guard, Settings, SharedStore, Spend};
 use tollgate_usage::ReplaySummary;
 
 use crate::{cli::Failure, progress::bytes_bar};
@@ -16,19 +21,23 @@ const REMEMBERED: Duration = Duration::from_secs(9 * 60);
 /// A store that is open, and what keeps it so.
 pub(crate) struct Open {
     pub(crate) store: Arc<dyn Store>,
+    /// To be set when the proxy runs: what this copy has spent, should the store not know it.
+    pub(crate) spending: Arc<OnceLock<Spending>>,
     /// The connection, if there is one. It ends with its last settlements when this is dropped.
     _shared: Option<SharedStore>,
 }
 
 /// Opens the store of `config`. What was spent comes back from the usage file, or is in Redis already.
 pub(crate) fn open(config: &Config, setup: &mut Setup, clock: &Arc<dyn Clock>) -> Result<Open, Failure> {
+    let spending = Arc::new(OnceLock::new());
     match &config.store {
         Configured::Redis(redis) => {
-            let shared = SharedStore::start(&settings(redis), policy(redis), clock.clone());
-            let shared = shared.map_err(|error| Failure::refused(error.to_string()))?;
             let summary = read(|progress| setup.recover(progress))?;
+            let guard = guard(redis, &config.usage.file, &spending)?;
+            let shared = SharedStore::start(&settings(redis), policy(redis), Some(guard), clock.clone());
+            let shared = shared.map_err(Failure::refused)?;
             tracing::info!(recovered = summary.recovered, "counters are in Redis; open calls recovered");
-            Ok(Open { store: Arc::new(shared.store()), _shared: Some(shared) })
+            Ok(Open { store: Arc::new(shared.store()), spending, _shared: Some(shared) })
         }
         _ => {
             let store = Arc::new(MemoryStore::new(clock.clone()));
@@ -41,7 +50,7 @@ pub(crate) fn open(config: &Config, setup: &mut Setup, clock: &Arc<dyn Clock>) -
                 recovered = summary.recovered,
                 "spend restored from the usage file"
             );
-            Ok(Open { store, _shared: None })
+            Ok(Open { store, spending, _shared: None })
         }
     }
 }
@@ -71,4 +80,41 @@ fn policy(redis: &RedisStore) -> FailurePolicy {
         closed: redis.closed,
         remembered: REMEMBERED,
     }
+}
+
+/// What an empty Redis is asked of: as many copies as local limits are divided by have to tell what they spent.
+fn guard(
+    redis: &RedisStore,
+    usage_file: &Path,
+    spending: &Arc<OnceLock<Spending>>,
+) -> Result<Guard, Failure> {
+    let copy = copy_name(usage_file);
+    let copy =
+        copy.map_err(|error| Failure::refused(format!("{}: {error}", name_file(usage_file).display())))?;
+    let spending = spending.clone();
+    let spent = move |each: Spend<'_>| {
+        let running = spending.get().ok_or("the proxy does not run yet")?;
+        let told = running.each(each).map_err(|error| error.to_string())?;
+        if told { Ok(()) } else { Err("the proxy has stopped".to_owned()) }
+    };
+    Ok(Guard { copy: copy.into(), copies: redis.local_share, spent: Arc::new(spent) })
+}
+
+/// The name of the copy that writes `usage_file`: made once, and kept beside it.
+fn copy_name(usage_file: &Path) -> io::Result<String> {
+    let file = name_file(usage_file);
+    match fs::read_to_string(&file) {
+        Ok(name) if !name.trim().is_empty() => return Ok(name.trim().to_owned()),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let name = format!("{:032x}", rand::random::<u128>());
+    fs::write(&file, &name)?;
+    Ok(name)
+}
+
+fn name_file(usage_file: &Path) -> std::path::PathBuf {
+    let mut name = usage_file.as_os_str().to_owned();
+    name.push(".copy");
+    name.into()
 }

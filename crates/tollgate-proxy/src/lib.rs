@@ -42,6 +42,7 @@ mod settle;
 mod simulate;
 #[cfg(feature = "simulation")]
 mod simulation;
+mod spending;
 mod stall;
 mod tls;
 mod unplanned;
@@ -85,6 +86,7 @@ pub use simulate::{
 };
 #[cfg(feature = "simulation")]
 pub use simulation::{Dial, InMemoryProxy};
+pub use spending::Spending;
 
 /// A configuration, compiled and ready to be started.
 #[derive(Debug)]
@@ -341,6 +343,14 @@ impl Proxy {
     /// Where health and metrics are.
     pub const fn admin_address(&self) -> SocketAddr {
         self.admin_address
+    }
+
+    /// What it has spent, for a shared store that has forgotten it.
+    pub fn spending(&self) -> Spending {
+        Spending {
+            shared: Arc::downgrade(&self.shared),
+            usage_file: self.shared.reload.usage_file().to_owned(),
+        }
     }
 
     /// Waits until everything recorded so far is in the usage file. Blocks.

@@ -1,5 +1,6 @@
 //! Another configuration in place of the running one: all of it, or nothing.
 
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use tollgate_config::{Config, Server, Store, UsageLog};
@@ -72,6 +73,11 @@ impl ReloadState {
     pub(crate) fn new(config: &Config) -> Self {
         let (server, store, usage) = (config.server.clone(), config.store.clone(), config.usage.clone());
         Self { server, store, usage, problem: Mutex::default() }
+    }
+
+    /// The usage file, which no reload changes.
+    pub(crate) fn usage_file(&self) -> &Path {
+        &self.usage.file
     }
 
     /// Whether `config` differs only where a running proxy can follow.

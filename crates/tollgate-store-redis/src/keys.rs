@@ -37,6 +37,16 @@ impl Keys {
         self.of_reservation('x', id, plan)
     }
 
+    /// The key of the copies that have brought back what they had spent.
+    pub(crate) fn copies(&self) -> String {
+        format!("{}:copies", self.prefix)
+    }
+
+    /// The key that is there when enough of them have.
+    pub(crate) fn ready(&self) -> String {
+        format!("{}:ready", self.prefix)
+    }
+
     fn of_reservation(&self, kind: char, id: ReservationId, plan: &Plan) -> String {
         let partition = plan.entries().first().map_or("", |entry| entry.limit.key.partition());
         let mut name = self.start(partition, kind, 32);

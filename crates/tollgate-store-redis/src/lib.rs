@@ -14,6 +14,7 @@
 //! It knows nothing of what to do when Redis is away: its errors say whether a call took effect.
 
 mod client;
+mod guard;
 mod keys;
 mod reply;
 mod request;
@@ -24,7 +25,10 @@ pub mod testing;
 
 use std::{
     fmt, io,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -32,9 +36,10 @@ use tollgate_limiter::{
     Amount, Attempt, CounterView, EXTENSIONS_MAX, ExactAmount, Held, LedgerError, Limit, Plan, ReservationId,
     Settled, Verdict,
 };
-use tollgate_store::{Clock, Store, StoreError, StoreFuture, StoreStatus};
+use tollgate_store::{Clock, Store, StoreError, StoreFuture, StoreStatus, is_hard_budget};
 
 use client::{Client, Script};
+pub use guard::{Guard, Spend, Told};
 use keys::Keys;
 pub use shared::SharedStore;
 
@@ -89,6 +94,12 @@ struct Inner {
     extend: Script,
     settle: Script,
     inspect: Script,
+    copies: Script,
+    seed: Script,
+    /// Whether a hard budget asks for the mark that Redis knows what was spent.
+    is_guarded: AtomicBool,
+    /// Whether the mark was missing when it was last looked for.
+    is_empty: AtomicBool,
     warning: Mutex<Option<String>>,
 }
 
@@ -122,6 +133,10 @@ impl RedisStore {
             extend: Script::new(script::EXTEND),
             settle: Script::new(script::SETTLE),
             inspect: Script::new(script::INSPECT),
+            copies: Script::new(script::COPIES),
+            seed: Script::new(script::SEED),
+            is_guarded: AtomicBool::new(false),
+            is_empty: AtomicBool::new(false),
             warning: Mutex::default(),
         })))
     }
@@ -133,6 +148,11 @@ impl RedisStore {
     /// There will be none.
     pub async fn connected(&self) -> Result<(), StoreError> {
         self.0.client.connected().await
+    }
+
+    /// Whether hard budgets are refused in a Redis that does not know what was spent.
+    fn guard(&self, is_guarded: bool) {
+        self.0.is_guarded.store(is_guarded, Ordering::SeqCst);
     }
 
     /// Logs a warning and shows it from now on in the store's status.
@@ -193,11 +213,14 @@ impl Store for RedisStore {
             let text = request::plan(&plan)?;
             let fingerprint = request::fingerprint(&plan, &text);
             let record = store.keys.record(id, &plan);
-            let keys = std::iter::once(record).chain(store.counters(limits(&plan))).collect();
+            let is_guarded = store.is_guarded.load(Ordering::SeqCst) && limits(&plan).any(is_hard_budget);
+            let mark = is_guarded.then(|| store.keys.ready());
+            let keys = std::iter::once(record).chain(store.counters(limits(&plan))).chain(mark).collect();
             let arguments = |again| {
                 let is_retry = attempt == Attempt::Retry || again == Attempt::Retry;
                 let attempt = if is_retry { "r" } else { "f" };
-                vec![store.now(), fingerprint.clone(), attempt.to_owned(), text.clone()]
+                let guarded = if is_guarded { "guarded" } else { "" };
+                vec![store.now(), fingerprint.clone(), attempt.to_owned(), text.clone(), guarded.to_owned()]
             };
             reply::verdict(&store.run(&store.reserve, keys, arguments).await?, &plan, 0)
         })
@@ -251,7 +274,7 @@ impl Store for RedisStore {
 
     fn status(&self) -> StoreStatus {
         let warning = self.0.warning.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        StoreStatus { warning, ..StoreStatus::default() }
+        StoreStatus { available: !self.0.is_empty.load(Ordering::SeqCst), warning, ..StoreStatus::default() }
     }
 }
 

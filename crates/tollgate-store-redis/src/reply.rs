@@ -64,6 +64,9 @@ fn mismatch(word: &str, step: u32) -> Option<StoreError> {
         "charges" => LedgerError::OtherCharges { step },
         "stale" => LedgerError::StaleStep { step },
         "many" => LedgerError::TooManyExtensions,
+        "unknown" => {
+            return Some(StoreError::Unavailable("Redis does not know what was spent".to_owned()));
+        }
         _ => return None,
     };
     Some(error.into())

@@ -27,5 +27,11 @@ pub(crate) const EXTEND: &str = script!("decide", "record", "extend");
 /// Replaces a reservation by what was used.
 pub(crate) const SETTLE: &str = script!("record", "settle");
 
+/// Says which copies have brought back what they had spent.
+pub(crate) const COPIES: &str = lua!("copies");
+
+/// Brings back what one of them had spent.
+pub(crate) const SEED: &str = script!("record", "seed");
+
 /// Reads counters.
 pub(crate) const INSPECT: &str = script!("inspect");

@@ -10,10 +10,12 @@ use std::{
 use tokio::{runtime::Builder, sync::oneshot};
 use tollgate_store::{Clock, FailurePolicy, FallbackStore};
 
-use crate::{ConnectError, RedisStore, Settings};
+use crate::{ConnectError, Guard, RedisStore, Settings};
 
 /// How often settlements that wait are tried again.
 const WRITE_THROUGH: Duration = Duration::from_millis(100);
+/// How often it is looked for what an empty Redis would not know.
+const LOOK: Duration = Duration::from_millis(500);
 /// How long a start waits for the first connection before it goes on without.
 const FIRST_CONNECTION: Duration = Duration::from_secs(2);
 /// How long an end waits for settlements to be written through.
@@ -32,7 +34,8 @@ pub struct SharedStore {
 
 impl SharedStore {
     /// Connects, and waits up to two seconds for it: without a Redis the program runs under its failure
-    /// policy until there is one.
+    /// policy until there is one. With a `guard` hard budgets are refused in a Redis that does not know what
+    /// was spent.
     ///
     /// # Errors
     ///
@@ -40,10 +43,11 @@ impl SharedStore {
     pub fn start(
         settings: &Settings,
         policy: FailurePolicy,
+        guard: Option<Guard>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ConnectError> {
         let settings = settings.clone();
-        Self::run(policy, clock, move || RedisStore::connect(&settings))
+        Self::run(policy, guard, clock, move || RedisStore::connect(&settings))
     }
 
     /// As [`start`](Self::start), with decisions at the time of a test's clock.
@@ -58,11 +62,12 @@ impl SharedStore {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ConnectError> {
         let (settings, time) = (settings.clone(), Arc::clone(&clock));
-        Self::run(policy, clock, move || RedisStore::connect_with_clock(&settings, time))
+        Self::run(policy, None, clock, move || RedisStore::connect_with_clock(&settings, time))
     }
 
     fn run(
         policy: FailurePolicy,
+        guard: Option<Guard>,
         clock: Arc<dyn Clock>,
         connect: impl FnOnce() -> Result<RedisStore, ConnectError> + Send + 'static,
     ) -> Result<Self, ConnectError> {
@@ -70,13 +75,25 @@ impl SharedStore {
         let (started, start) = mpsc::sync_channel(1);
         let (stop, stopped) = oneshot::channel();
         let live = async move {
-            let store = match connect() {
-                Ok(redis) => FallbackStore::new(Arc::new(first_connection(redis).await), clock, policy),
+            let redis = match connect() {
+                Ok(redis) => redis,
                 Err(error) => return drop(started.send(Err(error))),
             };
+            redis.guard(guard.is_some());
+            first_connection(&redis).await;
+            let store = FallbackStore::new(Arc::new(redis.clone()), Arc::clone(&clock), policy);
             // Whoever starts it waits for this.
             let _ = started.send(Ok(store.clone()));
-            keep(store, stopped).await;
+            let seeds = async {
+                match guard {
+                    Some(guard) => keep_seeded(redis, guard, clock).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = keep(store, stopped) => {}
+                () = seeds => {}
+            }
         };
         let thread = thread::Builder::new().name("store".to_owned());
         let thread = thread.spawn(move || runtime.block_on(live)).map_err(ConnectError::Thread)?;
@@ -123,13 +140,22 @@ async fn keep(store: FallbackStore, mut stopped: oneshot::Receiver<()>) {
 }
 
 /// Waits for the first connection, for a while.
-async fn first_connection(redis: RedisStore) -> RedisStore {
+async fn first_connection(redis: &RedisStore) {
     match tokio::time::timeout(FIRST_CONNECTION, redis.connected()).await {
-        Ok(Ok(())) => warn_of_eviction(&redis).await,
+        Ok(Ok(())) => warn_of_eviction(redis).await,
         Ok(Err(error)) => tracing::warn!(%error, "there is no Redis"),
         Err(_) => tracing::warn!("there is no Redis yet: the failure policy holds until there is one"),
     }
-    redis
+}
+
+/// Looks again and again whether Redis knows what this copy had spent.
+async fn keep_seeded(redis: RedisStore, guard: Guard, clock: Arc<dyn Clock>) {
+    loop {
+        if let Err(error) = redis.keep_seeded(&guard, &clock).await {
+            tracing::debug!(%error, "what was spent is not brought back yet");
+        }
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 async fn warn_of_eviction(redis: &RedisStore) {

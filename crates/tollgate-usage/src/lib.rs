@@ -20,7 +20,7 @@ pub use event::{
     TokenCounts, UsageEvent,
 };
 pub use journal::{Hold, Journal};
-pub use reader::{Past, ReplaySummary, Replayed, ReplayedRefusal, replay, replay_all};
+pub use reader::{Past, ReplaySummary, Replayed, ReplayedRefusal, replay, replay_all, replay_kept};
 pub use report::{
     Dimension, GROUPS_MAX, Report, ReportOptions, Row, Totals, UnknownDimension, format_moment, parse_moment,
 };

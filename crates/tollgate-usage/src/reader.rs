@@ -16,6 +16,7 @@ use crate::error::UsageError;
 use crate::event::{FirstReserved, TokenCounts};
 use crate::json::VERSION;
 use crate::timestamp::Rfc3339Reader;
+use crate::writer::files;
 use line::{RawEvent, RawRefusal};
 use lines::{Content, Line, Lines};
 use seen::Seen;
@@ -164,8 +165,22 @@ pub fn replay(
     replay_usage(&[path], progress, each)
 }
 
+/// The same for the usage file at `path` and those that it was rotated to, the oldest first. One that is not
+/// there is an empty one.
+///
+/// # Errors
+/// They cannot be listed or read.
+pub fn replay_kept(
+    path: &Path,
+    progress: impl FnMut(u64, u64),
+    each: impl FnMut(&Replayed<'_>),
+) -> Result<ReplaySummary, UsageError> {
+    let files = files(path).map_err(|source| UsageError::new(path, "list", source))?;
+    replay_usage(&files, progress, each)
+}
+
 /// The same for several files, one after the other.
-pub(crate) fn replay_usage<P: AsRef<Path>>(
+fn replay_usage<P: AsRef<Path>>(
     paths: &[P],
     progress: impl FnMut(u64, u64),
     mut each: impl FnMut(&Replayed<'_>),

@@ -1,12 +1,17 @@
 //! A Redis and proxies that share it, each with a connection, a failure policy and files of its own.
 
-use std::{num::NonZeroU64, sync::Arc, time::Duration};
+use std::{
+    num::NonZeroU64,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use tollgate_limiter::TimestampMs;
+use tollgate_proxy::Spending;
 use tollgate_store::{Clock, CounterView, FailurePolicy, ManualClock, Store as _, StoreStatus, SystemClock};
-use tollgate_store_redis::{Settings, SharedStore, testing::RedisServer};
-use tollgate_tests::{Answer, Client, Gateway, GatewayOptions, UNIT_PRICES, counter, eventually};
+use tollgate_store_redis::{Guard, Settings, SharedStore, Spend, testing::RedisServer};
+use tollgate_tests::{Answer, Client, Gateway, GatewayOptions, PATIENCE, UNIT_PRICES, counter};
 
 /// How many proxies there are.
 const COPIES: u64 = 3;
@@ -52,6 +57,30 @@ impl Deployment {
         Self::start(config, None, server, &settings)
     }
 
+    /// Three proxies in earnest that tell an empty Redis what they had spent.
+    pub(crate) fn guarded(config: &str, server: RedisServer) -> Self {
+        let settings = Settings { timeout: Duration::from_millis(250), ..server.settings("tollgate") };
+        let spending: Vec<_> = (0..COPIES).map(|_| Arc::new(OnceLock::<Spending>::new())).collect();
+        let guard = |(copy, spending): (usize, &Arc<OnceLock<Spending>>)| {
+            let spending = Arc::clone(spending);
+            let spent = move |each: Spend<'_>| {
+                let told = spending.get().ok_or("not yet")?.each(each).map_err(|error| error.to_string())?;
+                if told { Ok(()) } else { Err("not any more".to_owned()) }
+            };
+            Guard {
+                copy: format!("copy{copy}").into(),
+                copies: NonZeroU64::new(COPIES).unwrap(),
+                spent: Arc::new(spent),
+            }
+        };
+        let guards = spending.iter().enumerate().map(guard).map(Some).collect();
+        let deployment = Self::of(config, None, server, &settings, guards);
+        for (gateway, spending) in deployment.gateways.iter().zip(&spending) {
+            spending.set(gateway.spending()).unwrap();
+        }
+        deployment
+    }
+
     /// Three proxies that reach `server` as `settings` says.
     pub(crate) fn start(
         config: &str,
@@ -59,14 +88,24 @@ impl Deployment {
         server: RedisServer,
         settings: &Settings,
     ) -> Self {
-        let store = || match &clock {
+        Self::of(config, clock, server, settings, (0..COPIES).map(|_| None).collect())
+    }
+
+    fn of(
+        config: &str,
+        clock: Option<Arc<ManualClock>>,
+        server: RedisServer,
+        settings: &Settings,
+        guards: Vec<Option<Guard>>,
+    ) -> Self {
+        let store = |guard: Option<Guard>| match &clock {
             Some(clock) => {
                 let clock = Arc::clone(clock) as Arc<dyn Clock>;
                 SharedStore::start_with_clock(settings, policy(), clock).unwrap()
             }
-            None => SharedStore::start(settings, policy(), Arc::new(SystemClock::new())).unwrap(),
+            None => SharedStore::start(settings, policy(), guard, Arc::new(SystemClock::new())).unwrap(),
         };
-        let stores: Vec<_> = (0..COPIES).map(|_| store()).collect();
+        let stores: Vec<_> = guards.into_iter().map(store).collect();
         let gateway = |store: &SharedStore| {
             Gateway::start(GatewayOptions {
                 config: config.to_owned(),
@@ -89,11 +128,6 @@ impl Deployment {
         Client::new(self.gateways[copy].address()).post("/v1/messages", "key_of_t", &body(100), headers).await
     }
 
-    /// How a tenant's budget of a day stands, in Redis itself.
-    pub(crate) async fn day(&self) -> CounterView {
-        self.gateways[0].counter("t", "micro_usd", "day", 0).await
-    }
-
     /// The cost of all events, in pico-USD.
     pub(crate) fn cost_pico_usd(&self) -> u128 {
         self.gateways.iter().map(|gateway| gateway.cost_pico_usd("t")).sum()
@@ -103,19 +137,34 @@ impl Deployment {
         self.stores[copy].store().status()
     }
 
-    /// Waits until every copy has its Redis back and has settled what there is to settle.
-    pub(crate) async fn at_rest(&self) {
-        let limit = Arc::new(counter("t", "micro_usd", "day", 0));
-        for shared in &self.stores {
-            let store = shared.store();
-            let back = async {
-                while store.inspect(&[Arc::clone(&limit)]).await.is_err() {
-                    tokio::time::sleep(Duration::from_millis(20)).await;
+    /// Waits until every copy has its Redis back and nothing is left to settle: how the budget of a day stands
+    /// then.
+    pub(crate) async fn at_rest(&self) -> CounterView {
+        self.at_rest_with(0).await
+    }
+
+    /// The same where so much stays held.
+    pub(crate) async fn at_rest_with(&self, held: u64) -> CounterView {
+        let limit = [Arc::new(counter("t", "micro_usd", "day", 0))];
+        let rest = async {
+            loop {
+                let mut views = Vec::new();
+                for shared in &self.stores {
+                    let store = shared.store();
+                    let view = store.inspect(&limit).await.ok().and_then(|mut views| views.pop());
+                    views.extend(view.filter(|_| store.waiting() == 0));
                 }
-            };
-            tokio::time::timeout(tollgate_tests::PATIENCE, back).await.expect("Redis is back");
-            eventually("settlements are written through", || store.status().settlements_waiting == 0).await;
-        }
+                // A settlement on its way is in no queue.
+                if let [.., last] = &views[..]
+                    && views.len() == self.stores.len()
+                    && last.held.get() == held
+                {
+                    return last.clone();
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, rest).await.expect("everything is settled")
     }
 }
 

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tollgate_limiter::{Amount, Entry, Plan, ReservationId, Verdict};
 use tollgate_store::{Attempt, Clock as _, Store as _, SystemClock};
 use tollgate_store_redis::{Settings, testing::RedisServer};
-use tollgate_tests::{Answer, Client, PATIENCE, count, eventually, parallel};
+use tollgate_tests::{Answer, Client, count, eventually, parallel};
 
 use crate::{
     deployment::{Deployment, body, tenant},
@@ -80,18 +80,7 @@ async fn outage(
 
 /// What Redis has counted is what the events say, and nothing is open.
 async fn books_agree(deployment: &Deployment) {
-    let settled = async {
-        loop {
-            // A settlement on its way is in no queue.
-            deployment.at_rest().await;
-            let day = deployment.day().await;
-            if day.held.get() == 0 {
-                return day;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    let day = tokio::time::timeout(PATIENCE, settled).await.expect("nothing stays open");
+    let day = deployment.at_rest().await;
     assert_eq!(day.spent.as_millionths(), deployment.cost_pico_usd());
 }
 
@@ -143,9 +132,7 @@ async fn c18_a_copy_that_dies_takes_no_more_than_it_had_reserved() {
     .await;
     let (passed, refused) = (count(&statuses, 200), count(&statuses, 402));
     assert_eq!(passed + refused, 60);
-    deployment.at_rest().await;
-    let day = deployment.day().await;
-    assert_eq!(day.held.get(), 5_000);
+    let day = deployment.at_rest_with(5_000).await;
     assert!(passed > 0 && day.spent.units() <= 5_000 && day.spent.units() > 3_500, "{day:?}");
 }
 
@@ -195,7 +182,7 @@ async fn a_hard_budget_is_not_passed_over_connections_that_lose_answers() {
     books_agree(&deployment).await;
     let sent = sent(&deployment);
     assert!((1..10).contains(&sent), "{sent} calls of more than a tenth each");
-    assert!(deployment.day().await.spent.units() <= 1_000);
+    assert!(deployment.at_rest().await.spent.units() <= 1_000);
 }
 
 fn lossy_deployment() -> (Lossy, Deployment) {

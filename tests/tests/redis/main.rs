@@ -7,6 +7,7 @@
 )]
 
 mod deployment;
+mod empty;
 mod failures;
 mod limits;
 mod lossy;

@@ -234,8 +234,9 @@ impl fmt::Debug for FallbackStore {
     }
 }
 
-/// Whether a limit is a budget that must not be passed: what a copy cannot count by itself.
-fn is_hard_budget(limit: &Limit) -> bool {
+/// Whether a limit is a budget that must not be passed, over a calendar period, a session or a run: what a copy
+/// cannot count by itself, and what an empty store would forget.
+pub fn is_hard_budget(limit: &Limit) -> bool {
     limit.enforcement == Enforcement::Hard && is_budget(limit.rule)
 }
 

@@ -38,7 +38,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::UsageError;
 use crate::reader::{self, ReplaySummary, Replayed};
-use crate::writer::{append_only, files};
+use crate::writer::append_only;
 use disk::Disk;
 use half::{HALF_BYTES, HEADER_BYTES, SLOT_BYTES};
 use left::Left;
@@ -111,9 +111,7 @@ impl Journal {
         mut each: impl FnMut(&Replayed<'_>),
     ) -> Result<ReplaySummary, UsageError> {
         let mut left = self.left.clone();
-        let files = files(&self.usage_file);
-        let files = files.map_err(|source| UsageError::new(&self.usage_file, "list", source))?;
-        let mut summary = reader::replay_usage(&files, progress, |event| {
+        let mut summary = reader::replay_kept(&self.usage_file, progress, |event| {
             left.close(event.request_id);
             each(event);
         })?;

@@ -1,0 +1,41 @@
+//! What a proxy has spent, out of its own usage files: for a shared store that has forgotten it.
+
+use std::{path::PathBuf, sync::Weak};
+
+use tollgate_limiter::{ExactAmount, Limit, TimestampMs};
+use tollgate_usage::{UsageError, replay_kept};
+
+use crate::server::Shared;
+
+/// Tells what a proxy has spent, for as long as it runs.
+#[derive(Clone)]
+pub struct Spending {
+    pub(crate) shared: Weak<Shared>,
+    pub(crate) usage_file: PathBuf,
+}
+
+impl Spending {
+    /// Calls `each` with every budget, session and run that a settled call was spent from, as the running
+    /// configuration has them: the limit, the moment of the call, what was spent. In the order of the usage
+    /// file. Blocks. Whether the proxy still runs.
+    ///
+    /// # Errors
+    ///
+    /// The usage file cannot be written to its end or read.
+    pub fn each(&self, mut each: impl FnMut(&Limit, TimestampMs, ExactAmount)) -> Result<bool, UsageError> {
+        let Some(shared) = self.shared.upgrade() else { return Ok(false) };
+        let app = shared.app.load_full();
+        app.usage.flush()?;
+        let nobody = |_done, _total| {};
+        replay_kept(&self.usage_file, nobody, |event| {
+            app.policy.spent_of(event, |limit, spent| each(limit, event.ts, spent));
+        })?;
+        Ok(true)
+    }
+}
+
+impl std::fmt::Debug for Spending {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Spending").field("usage_file", &self.usage_file).finish_non_exhaustive()
+    }
+}
