@@ -20,6 +20,7 @@ use tollgate_store::{Clock, MemoryStore, SystemClock};
 
 use crate::{
     cli::{DemoArgs, Failure},
+    out::print,
     signals,
 };
 
@@ -36,14 +37,14 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let preferred = if args.once { "127.0.0.1:0" } else { LISTEN };
     let proxy =
         start(preferred, &mock, &directory.0).or_else(|_| start("127.0.0.1:0", &mock, &directory.0))?;
-    println!("A mock provider and Tollgate are up. Nothing leaves this machine.\n");
+    print("A mock provider and Tollgate are up. Nothing leaves this machine.\n\n")?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::refused)?;
     runtime.block_on(calls::run(proxy.address()))?;
     proxy.flush_usage().map_err(Failure::refused)?;
     table::print(&directory.usage_file())?;
     if !args.once {
-        print_curl(proxy.address(), proxy.admin_address());
+        print(&in_curl(proxy.address(), proxy.admin_address()))?;
         signals::wait_for_stop().map_err(Failure::refused)?;
     }
     proxy.stop().map_err(Failure::refused)?;
@@ -61,14 +62,14 @@ fn start(listen: &str, mock: &Mock, directory: &Path) -> Result<Proxy, Failure> 
     Setup::new(config, PriceTable::builtin()).start(store, clock, NonZeroUsize::MIN).map_err(Failure::refused)
 }
 
-fn print_curl(address: SocketAddr, admin: SocketAddr) {
-    println!(
+fn in_curl(address: SocketAddr, admin: SocketAddr) -> String {
+    format!(
         "\nStill up. Try it (Ctrl-C ends it):\n\n\
          curl http://{address}/v1/messages -H 'x-api-key: demo-acme' -H 'anthropic-version: 2023-06-01' \\\n  \
          -H 'content-type: application/json' \\\n  \
          -d '{{\"model\":\"claude-sonnet-5-5\",\"max_tokens\":64,\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}]}}'\n\n\
-         curl http://{admin}/metrics"
-    );
+         curl http://{admin}/metrics\n"
+    )
 }
 
 /// A directory of the demo's own, removed at its end.

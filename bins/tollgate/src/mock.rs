@@ -4,6 +4,7 @@ use tollgate_mock::{Mock, Options};
 
 use crate::{
     cli::{Failure, MockArgs},
+    out::print,
     signals,
 };
 
@@ -11,7 +12,7 @@ pub(crate) fn run(args: &MockArgs) -> Result<(), Failure> {
     let options = Options { listen: args.listen, ..Options::default() };
     let mock = Mock::start(options).map_err(Failure::refused)?;
     if args.print_address {
-        println!("listening on http://{}", mock.addr);
+        print(&format!("listening on http://{}\n", mock.addr))?;
     }
     signals::wait_for_stop().map_err(Failure::refused)
 }

@@ -12,6 +12,7 @@ use crate::{
     app::App,
     call::{Admitted, Call, NotWrittenDown},
     fit,
+    once::Named,
     policy::{AppliedLimit, KeyPolicy},
     quote::{Asked, Judged},
     refuse::{self, Refused},
@@ -31,6 +32,8 @@ pub(crate) struct Candidate<'a> {
     pub(crate) attributes: Attributes,
     /// What the caller has set.
     pub(crate) caller: &'a [(Scope, Arc<str>)],
+    /// Its own name, if it has one.
+    pub(crate) named: Option<Arc<Named>>,
     pub(crate) arrived: std::time::Duration,
 }
 
@@ -163,6 +166,7 @@ impl Candidate<'_> {
             held: Held { id: self.request_id, plan, at },
             quote,
             first_reserved: None,
+            _named: self.named.clone(),
             stream: self.facts.is_some_and(|facts| facts.stream),
             at,
             arrived: self.arrived,

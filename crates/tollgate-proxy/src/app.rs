@@ -15,6 +15,7 @@ use crate::{
     estimates::Estimates,
     metrics::{Metrics, TenantSeries},
     network::Network,
+    once::Once,
     policy::Policy,
     tls,
     upstream::Upstream,
@@ -47,6 +48,8 @@ pub(crate) struct Parts {
     pub(crate) metrics: Arc<Metrics>,
     /// What estimates of the input have taught.
     pub(crate) estimates: Arc<Estimates>,
+    /// Requests that have named themselves.
+    pub(crate) once: Arc<Once>,
     pub(crate) max_body_bytes: usize,
     /// The memory of large request bodies.
     pub(crate) large_bodies: Arc<Semaphore>,

@@ -16,6 +16,7 @@ use tollgate_usage::{Attributes, Event, FirstReserved, Hold, Outcome, Session, U
 use crate::{
     app::App,
     attributes, estimates,
+    once::Named,
     policy::{AppliedLimit, KeyPolicy},
     quote::{Judged, Quote},
     relay::Terms,
@@ -38,6 +39,8 @@ pub(crate) struct Admitted {
     pub(crate) quote: Quote,
     /// What was reserved at admission, once more is.
     pub(crate) first_reserved: Option<FirstReserved>,
+    /// Held until the call is settled.
+    pub(crate) _named: Option<Arc<Named>>,
     /// Whether a stream was asked for.
     pub(crate) stream: bool,
     /// The moment of admission.

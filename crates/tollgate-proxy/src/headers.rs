@@ -12,6 +12,8 @@ pub(crate) const OUTPUT_LIMIT: HeaderName = HeaderName::from_static("x-tollgate-
 pub(crate) const TOLLGATE_KEY: HeaderName = HeaderName::from_static("x-tollgate-key");
 /// The session a request belongs to.
 pub(crate) const SESSION: HeaderName = HeaderName::from_static("x-tollgate-session");
+/// Names a request, so that it is known again when it is repeated. Providers get it too.
+pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Tells official SDKs whether to retry.
 pub(crate) const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 pub(crate) const RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");

@@ -27,6 +27,7 @@ mod hex;
 mod listen;
 mod metrics;
 mod network;
+mod once;
 mod policy;
 mod quote;
 mod refuse;
@@ -231,6 +232,7 @@ impl Setup {
             usage: Arc::new(usage),
             metrics: Arc::new(Metrics::new()),
             estimates,
+            once: Arc::default(),
             max_body_bytes: config.server.max_body_bytes,
             large_bodies: body::large_bodies(),
             cutting: CancellationToken::new(),

@@ -17,6 +17,7 @@ use crate::{
     body::{self, Body},
     forward::Forward,
     headers,
+    once::Named,
     policy::KeyPolicy,
     refuse::{self, Refused},
     request,
@@ -105,6 +106,8 @@ struct Prepared<'a> {
     attributes: Attributes,
     /// Those of them that the caller has set.
     caller: Vec<(Scope, Arc<str>)>,
+    /// Its own name, if it has one and costs anything.
+    named: Option<Arc<Named>>,
     body: body::Held,
 }
 
@@ -124,6 +127,7 @@ impl Exchange<'_> {
             session: prepared.session.clone(),
             attributes: prepared.attributes.clone(),
             caller: &prepared.caller,
+            named: prepared.named.clone(),
             arrived: self.arrived,
         };
         let Decision { outcome, standing } = admit::admit(self.app, candidate).await;
@@ -171,7 +175,11 @@ impl Exchange<'_> {
                 ),
             ));
         }
-        Ok(Prepared { key, upstream, facts, session, attributes, caller, body })
+        let named = match facts.is_some() && self.routed.endpoint.is_billed() {
+            true => app.once.name(&key.key, &parts.headers)?,
+            false => None,
+        };
+        Ok(Prepared { key, upstream, facts, session, attributes, caller, named, body })
     }
 
     /// The path and query that the provider sees.

@@ -11,7 +11,7 @@ use hyper_util::{
 };
 use serde_json::{Value, json};
 
-use crate::cli::Failure;
+use crate::{cli::Failure, out::print};
 
 /// One call: what it shows, who makes it, and what it asks.
 struct DemoCall {
@@ -27,7 +27,7 @@ struct DemoCall {
 /// Makes every call and prints what came back.
 pub(crate) async fn run(address: SocketAddr) -> Result<(), Failure> {
     let client = Client::builder(TokioExecutor::new()).build_http();
-    println!("{:<44} {:<7} answer", "call", "status");
+    print(&format!("{:<44} {:<7} answer\n", "call", "status"))?;
     for call in all() {
         make(&client, address, &call).await?;
     }
@@ -103,7 +103,8 @@ async fn make(
     let response = client.request(request).await.map_err(Failure::refused)?;
     let (head, body) = response.into_parts();
     let body = body.collect().await.map_err(Failure::refused)?.to_bytes();
-    println!("{:<44} {:<7} {}", call.shows, head.status.as_u16(), describe(&head.headers, &body));
+    let (status, answer) = (head.status.as_u16(), describe(&head.headers, &body));
+    print(&format!("{:<44} {status:<7} {answer}\n", call.shows))?;
     if head.status == call.expected {
         return Ok(());
     }

@@ -1,6 +1,6 @@
 //! What was spent, read back from the usage file.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, fmt::Write, path::Path};
 
 use tollgate_limiter::ExactAmount;
 
@@ -30,21 +30,26 @@ pub(crate) fn print(usage_file: &Path) -> Result<(), Failure> {
         },
     )
     .map_err(Failure::refused)?;
-    println!(
+    let mut out = String::new();
+    // Writing into a string cannot fail.
+    let _ = writeln!(
+        out,
         "\n{:<10} {:<20} {:>6} {:>8} {:>8} {:>12}",
         "tenant", "model", "calls", "input", "output", "USD"
     );
     for ((tenant, model), row) in &rows {
         let micro = ExactAmount::from_millionths(row.millionths).rounded_up().get();
         let usd = format!("{}.{:06}", micro / 1_000_000, micro % 1_000_000);
-        println!(
+        let _ = writeln!(
+            out,
             "{tenant:<10} {model:<20} {:>6} {:>8} {:>8} {usd:>12}",
             row.calls, row.input_tokens, row.output_tokens
         );
     }
-    println!(
+    let _ = writeln!(
+        out,
         "{} calls settled, {} refused before they reached the provider.",
         summary.events, summary.refusals
     );
-    Ok(())
+    crate::out::print(&out)
 }
