@@ -19,12 +19,16 @@ use crate::Settings;
 /// Names the program, where it is not on the path.
 const PROGRAM: &str = "TOLLGATE_REDIS_SERVER";
 
+const SENTINEL_CONFIG: &str = "sentinel.conf";
+
 /// A Redis of a test's own.
 #[derive(Debug)]
 pub struct RedisServer {
     folder: TempDir,
     port: u16,
     options: Vec<String>,
+    /// A file of its own that the server reads first, and may change.
+    config: Option<&'static str>,
     process: Option<Child>,
 }
 
@@ -44,13 +48,35 @@ impl RedisServer {
     ///
     /// As there.
     pub fn start_with(options: &[&str]) -> io::Result<Self> {
+        let mut server = Self::prepared(options)?;
+        server.restart()?;
+        Ok(server)
+    }
+
+    /// Starts a sentinel that watches `primary` under the name `main` and decides by itself, quickly.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn start_sentinel(primary: &Self) -> io::Result<Self> {
+        let mut sentinel = Self::prepared(&["--sentinel"])?;
+        let config = format!(
+            "sentinel monitor main 127.0.0.1 {} 1\nsentinel down-after-milliseconds main 300\n\
+             sentinel failover-timeout main 2000\n",
+            primary.port
+        );
+        fs::write(sentinel.folder.path().join(SENTINEL_CONFIG), config)?;
+        sentinel.config = Some(SENTINEL_CONFIG);
+        sentinel.restart()?;
+        Ok(sentinel)
+    }
+
+    fn prepared(options: &[&str]) -> io::Result<Self> {
         let folder = tempfile::tempdir()?;
         // Free now, and taken again at once.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let options = options.iter().map(|&option| option.to_owned()).collect();
-        let mut server = Self { folder, port, options, process: None };
-        server.restart()?;
-        Ok(server)
+        Ok(Self { folder, port, options, config: None, process: None })
     }
 
     /// The port on the loopback interface.
@@ -81,6 +107,7 @@ impl RedisServer {
         self.kill();
         let program = env::var_os(PROGRAM).unwrap_or_else(|| "redis-server".into());
         let mut command = Command::new(&program);
+        command.args(self.config.map(|name| self.folder.path().join(name)));
         command.args(["--bind", "127.0.0.1", "--port", &self.port.to_string(), "--daemonize", "no", "--dir"]);
         command.arg(self.folder.path()).args(&self.options);
         let log = fs::File::create(self.folder.path().join("log"))?;
