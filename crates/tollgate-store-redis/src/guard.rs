@@ -109,8 +109,10 @@ impl RedisStore {
         let moments: Vec<_> = seeds.iter().map(|seed| seed.at.get().to_string()).collect();
         let (spent, moments) = (request::actuals(&spent), moments.join(" "));
         let keys = std::iter::once(store.keys.copies()).chain(store.counters(limits())).collect();
-        let arguments =
-            |_: Attempt| vec![store.now(), part.to_owned(), plan.clone(), spent.clone(), moments.clone()];
+        let arguments = |_: Attempt| {
+            let own = [store.now(), part.to_owned(), spent.clone(), moments.clone()];
+            own.into_iter().chain(plan.iter().cloned()).collect()
+        };
         match &*store.run(&store.seed, keys, arguments).await? {
             "S applied" | "S already" => Ok(()),
             other => Err(StoreError::Corrupt(other.to_owned())),

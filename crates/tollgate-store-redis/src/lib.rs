@@ -210,8 +210,8 @@ impl Store for RedisStore {
     fn reserve(&self, id: ReservationId, plan: Arc<Plan>, attempt: Attempt) -> StoreFuture<'_, Verdict> {
         let store = Arc::clone(&self.0);
         StoreFuture::waiting(async move {
-            let text = request::plan(&plan)?;
-            let fingerprint = request::fingerprint(&plan, &text);
+            let words = request::plan(&plan)?;
+            let fingerprint = request::fingerprint(&plan, &words);
             let record = store.keys.record(id, &plan);
             let is_guarded = store.is_guarded.load(Ordering::SeqCst) && limits(&plan).any(is_hard_budget);
             let mark = is_guarded.then(|| store.keys.ready());
@@ -220,7 +220,8 @@ impl Store for RedisStore {
                 let is_retry = attempt == Attempt::Retry || again == Attempt::Retry;
                 let attempt = if is_retry { "r" } else { "f" };
                 let guarded = if is_guarded { "guarded" } else { "" };
-                vec![store.now(), fingerprint.clone(), attempt.to_owned(), text.clone(), guarded.to_owned()]
+                let own = [store.now(), fingerprint.clone(), attempt.to_owned(), guarded.to_owned()];
+                own.into_iter().chain(words.iter().cloned()).collect()
             };
             reply::verdict(&store.run(&store.reserve, keys, arguments).await?, &plan, 0)
         })
@@ -231,13 +232,12 @@ impl Store for RedisStore {
         let (asked, given) = (request::charges(charges), charges.len());
         StoreFuture::waiting(async move {
             check_length(&held.plan, given)?;
-            let text = request::plan(&held.plan)?;
-            let fingerprint = request::fingerprint(&held.plan, &text);
+            let words = request::plan(&held.plan)?;
+            let fingerprint = request::fingerprint(&held.plan, &words);
             let (step_text, most) = (step.to_string(), EXTENSIONS_MAX.to_string());
             let arguments = |_| {
-                let asked =
-                    [fingerprint.clone(), step_text.clone(), asked.clone(), text.clone(), most.clone()];
-                std::iter::once(store.now()).chain(asked).collect()
+                let own = [store.now(), fingerprint.clone(), step_text.clone(), asked.clone(), most.clone()];
+                own.into_iter().chain(words.iter().cloned()).collect()
             };
             let reply = store.run(&store.extend, store.held_keys(&held), arguments).await?;
             reply::verdict(&reply, &held.plan, step)
@@ -249,11 +249,13 @@ impl Store for RedisStore {
         let (used, given) = (request::actuals(actuals), actuals.len());
         StoreFuture::waiting(async move {
             check_length(&held.plan, given)?;
-            let text = request::plan(&held.plan)?;
-            let fingerprint = request::fingerprint(&held.plan, &text);
+            let words = request::plan(&held.plan)?;
+            let fingerprint = request::fingerprint(&held.plan, &words);
             let at = held.at.get().to_string();
-            let arguments =
-                |_| vec![store.now(), fingerprint.clone(), used.clone(), text.clone(), at.clone()];
+            let arguments = |_| {
+                let own = [store.now(), fingerprint.clone(), used.clone(), at.clone()];
+                own.into_iter().chain(words.iter().cloned()).collect()
+            };
             reply::settled(&store.run(&store.settle, store.held_keys(&held), arguments).await?)
         })
     }
@@ -265,9 +267,10 @@ impl Store for RedisStore {
                 return Ok(Vec::new());
             }
             let all = || limits.iter().map(|limit| &**limit);
-            let text = request::limits(all())?;
+            let words = request::limits(all())?;
             let keys = store.counters(all()).collect();
-            let reply = store.run(&store.inspect, keys, |_| vec![store.now(), text.clone()]).await?;
+            let arguments = |_| std::iter::once(store.now()).chain(words.iter().cloned()).collect();
+            let reply = store.run(&store.inspect, keys, arguments).await?;
             reply::views(&reply, all())
         })
     }

@@ -13,17 +13,17 @@ const SLIDING_WINDOW_MS_MAX: u64 = EXACT_MAX / 60_000;
 /// The longest window of a token bucket whose square is exact: 26 hours.
 const TOKEN_BUCKET_MS_MAX: u64 = 94_906_265;
 
-/// A plan as scripts read it: `<rule><length or period> <amount> <h or s> <charge>;` for each entry.
+/// A plan as scripts read it, five texts an entry: rule, length or period, amount, `h` or `s`, charge.
 ///
 /// # Errors
 ///
 /// [`StoreError::Mismatch`] for a limit that scripts could not count exactly.
-pub(crate) fn plan(plan: &Plan) -> Result<String, StoreError> {
-    let mut text = String::with_capacity(32 * plan.entries().len());
+pub(crate) fn plan(plan: &Plan) -> Result<Vec<String>, StoreError> {
+    let mut words = Vec::with_capacity(5 * plan.entries().len());
     for entry in plan.entries() {
-        push_limit(&mut text, &entry.limit, entry.charge)?;
+        push_limit(&mut words, &entry.limit, entry.charge)?;
     }
-    Ok(text)
+    Ok(words)
 }
 
 /// A plan without charges, to look at limits.
@@ -31,16 +31,16 @@ pub(crate) fn plan(plan: &Plan) -> Result<String, StoreError> {
 /// # Errors
 ///
 /// As [`plan`].
-pub(crate) fn limits<'a>(limits: impl Iterator<Item = &'a Limit>) -> Result<String, StoreError> {
-    let mut text = String::new();
+pub(crate) fn limits<'a>(limits: impl Iterator<Item = &'a Limit>) -> Result<Vec<String>, StoreError> {
+    let mut words = Vec::new();
     for limit in limits {
-        push_limit(&mut text, limit, Amount::ZERO)?;
+        push_limit(&mut words, limit, Amount::ZERO)?;
     }
-    Ok(text)
+    Ok(words)
 }
 
 /// Tells plans apart: half of a SHA-256 over counters, limits and charges, in hexadecimal digits.
-pub(crate) fn fingerprint(plan: &Plan, as_text: &str) -> String {
+pub(crate) fn fingerprint(plan: &Plan, words: &[String]) -> String {
     let mut hash = Sha256::new();
     for entry in plan.entries() {
         for name in [entry.limit.key.partition(), entry.limit.key.name()] {
@@ -48,7 +48,10 @@ pub(crate) fn fingerprint(plan: &Plan, as_text: &str) -> String {
             hash.update(name);
         }
     }
-    hash.update(as_text);
+    for word in words {
+        hash.update(word);
+        hash.update(" ");
+    }
     let half = hash.finalize();
     half.iter().take(16).fold(String::with_capacity(32), |mut digits, byte| {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -72,7 +75,7 @@ fn joined(numbers: impl Iterator<Item = String>) -> String {
     numbers.collect::<Vec<_>>().join(" ")
 }
 
-fn push_limit(text: &mut String, limit: &Limit, charge: Amount) -> Result<(), StoreError> {
+fn push_limit(words: &mut Vec<String>, limit: &Limit, charge: Amount) -> Result<(), StoreError> {
     let Some((code, parameter)) = rule(limit.rule) else {
         return Err(StoreError::Mismatch(format!("{:?} counts by a rule without a script", limit.key)));
     };
@@ -83,8 +86,9 @@ fn push_limit(text: &mut String, limit: &Limit, charge: Amount) -> Result<(), St
         Enforcement::Hard => 'h',
         Enforcement::Soft => 's',
     };
-    let (amount, charge) = (limit.amount, exact(charge.get()));
-    text.push_str(&format!("{code}{parameter} {amount} {enforcement} {charge};"));
+    let charge = exact(charge.get());
+    words.extend([code.to_string(), parameter.to_string(), limit.amount.to_string()]);
+    words.extend([enforcement.to_string(), charge.to_string()]);
     Ok(())
 }
 

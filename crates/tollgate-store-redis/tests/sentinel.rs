@@ -1,6 +1,8 @@
 //! A failover that a sentinel decides on: the store follows, with what was replicated.
 
-#![expect(
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
     clippy::unwrap_used,
     reason = "a test may fail; helpers beside test functions are no tests to clippy"
 )]

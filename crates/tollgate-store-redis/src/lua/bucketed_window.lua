@@ -4,12 +4,12 @@ local function BucketedWindow()
   local COUNTED = 61
   local Rule, Buckets = { is_rate = true }, Ring(60, COUNTED)
 
-  function Rule.new(counter, now)
-    counter.buckets = Buckets.new(Buckets.part(counter.param, now))
+  function Rule.new(param, now)
+    return { code = 'b', rule = Rule, param = param, buckets = Buckets.new(Buckets.part(param, now)) }
   end
 
-  function Rule.restore(counter, fields)
-    counter.buckets = Buckets.restore(fields, 1)
+  function Rule.restored(param, stored)
+    return { code = 'b', rule = Rule, param = param, buckets = Buckets.restored(stored) }
   end
 
   function Rule.stored(counter)

@@ -61,17 +61,23 @@ local function Calendar()
     end
   end
 
-  function Rule.new(counter, now)
-    counter.index = period_index(counter.param, now)
-    spend_new(counter)
+  local function counter_of(param, index, units, millionths, held)
+    return {
+      code = 'c', rule = Rule, param = param, index = index, units = units, millionths = millionths, held = held,
+    }
   end
 
-  function Rule.restore(counter, fields)
-    counter.index, counter.units, counter.millionths, counter.held = unpack(fields, 1, 4)
+  function Rule.new(param, now)
+    return counter_of(param, period_index(param, now), 0, 0, 0)
+  end
+
+  function Rule.restored(param, stored)
+    local index, units, millionths, held = match(stored, '^(%d+) (%d+) (%d+) (%d+)$')
+    return counter_of(param, tonumber(index), tonumber(units), tonumber(millionths), tonumber(held))
   end
 
   function Rule.stored(counter)
-    return string.format('%.0f %.0f %.0f %.0f', counter.index, counter.units, counter.millionths, counter.held)
+    return format('%d %d %d %d', counter.index, counter.units, counter.millionths, counter.held)
   end
 
   function Rule.kept_ms(counter, now)
@@ -90,7 +96,7 @@ local function Calendar()
   local function roll_to(counter, index)
     if index > counter.index then
       counter.index = index
-      spend_new(counter)
+      spend_reset(counter)
     end
   end
 

@@ -5,12 +5,12 @@ local function Concurrent()
   -- A reservation whose copy died stays open. The counter outlives it no longer than its record does.
   local KEPT_MS = 86400000
 
-  function Rule.new(counter)
-    counter.open = 0
+  function Rule.new()
+    return { code = 'o', rule = Rule, param = 0, open = 0 }
   end
 
-  function Rule.restore(counter, fields)
-    counter.open = fields[1]
+  function Rule.restored(_, stored)
+    return { code = 'o', rule = Rule, param = 0, open = tonumber(stored) }
   end
 
   function Rule.stored(counter)

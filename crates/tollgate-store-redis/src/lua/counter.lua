@@ -19,24 +19,12 @@ local function rule_of(code)
   return rules[code]
 end
 
-local function new_counter(code, param, now)
-  local counter = { code = code, param = param, rule = rule_of(code) }
-  counter.rule.new(counter, now)
-  return counter
-end
-
 local function restored(stored)
-  local code, param, rest = string.match(stored, '^([wbtcieop])(%d+)(.*)$')
+  local code, param, rest = match(stored, '^([wbtcieop])(%d+) (.*)$')
   if not code then
     error('CORRUPT counter')
   end
-  local fields = {}
-  for number in string.gmatch(rest, '%d+') do
-    fields[#fields + 1] = tonumber(number)
-  end
-  local counter = { code = code, param = tonumber(param), rule = rule_of(code) }
-  counter.rule.restore(counter, fields)
-  return counter
+  return rule_of(code).restored(tonumber(param), rest)
 end
 
 local function has_rule_of(counter, entry)
@@ -46,28 +34,30 @@ end
 -- The same count under the entry's rule: what counts now counts as used now, in one piece.
 local function under(counter, entry, now)
   local units, millionths, held = counter.rule.tally(counter, entry.limit, now)
-  local other = new_counter(entry.code, entry.param, now)
+  local other = entry.rule.new(entry.param, now)
   units, millionths = exact_add(units, millionths, held, 0)
   other.rule.record(other, entry.limit, now, units, millionths)
   return other
 end
 
--- The plan's entries, each with its counter: `stored` as it was found or nil, `counter` as it is, or would be,
--- under the limit's rule, or a new one.
-local function read_entries(plan, keys, values, skip, now)
+-- The plan's entries, five arguments each from `first` on, with their counters: `stored` as it was found or
+-- false, `counter` as it is, or would be, under the limit's rule, or a new one. `ask` is what is asked of it.
+local function read_entries(first, keys, values, skip, now)
   local entries = {}
-  for code, param, limit, enforcement, charge in string.gmatch(plan, '(%a)(%d+) (%d+) (%a) (%d+);') do
-    local place = #entries + 1
+  for place = 1, (#ARGV - first + 1) / 5 do
+    local from = first + 5 * (place - 1)
+    local code, charge, value = ARGV[from], tonumber(ARGV[from + 4]), values[skip + place]
     local entry = {
-      index = place - 1, key = keys[skip + place], code = code, param = tonumber(param), limit = tonumber(limit),
-      is_hard = enforcement == 'h', charge = tonumber(charge), rule = rule_of(code),
+      index = place - 1, key = keys[skip + place], code = code, param = tonumber(ARGV[from + 1]),
+      limit = tonumber(ARGV[from + 2]), is_hard = ARGV[from + 3] == 'h', charge = charge, ask = charge,
+      rule = rule_of(code), stored = value and restored(value), counter = false, changed = false,
     }
-    local value = values[skip + place]
-    if value then
-      entry.stored = restored(value)
-      entry.counter = has_rule_of(entry.stored, entry) and entry.stored or under(entry.stored, entry, now)
+    if not value then
+      entry.counter = entry.rule.new(entry.param, now)
+    elseif has_rule_of(entry.stored, entry) then
+      entry.counter = entry.stored
     else
-      entry.counter = new_counter(entry.code, entry.param, now)
+      entry.counter = under(entry.stored, entry, now)
     end
     entries[place] = entry
   end
@@ -81,8 +71,8 @@ local function write_counter(entry, now)
     return
   end
   local kept_ms = min(rule.kept_ms(counter, now) + GRACE_MS, KEPT_MAX_MS)
-  local stored = string.format('%s%.0f %s', counter.code, counter.param, rule.stored(counter))
-  redis.call('SET', entry.key, stored, 'PX', text(kept_ms))
+  local stored = format('%s%d %s', counter.code, counter.param, rule.stored(counter))
+  redis.call('SET', entry.key, stored, 'PX', kept_ms)
 end
 
 -- Writes what has changed. Everything is computed before: a script that stops here writes nothing.

@@ -10,7 +10,7 @@ local function standing(tightest, now)
   end
   local entry = tightest.entry
   local resets_in = sub(entry.rule.resets_at(entry.counter, entry.limit, now), now)
-  return string.format('%.0f %.0f %.0f', entry.index, tightest.remaining, resets_in)
+  return format('%d %d %d', entry.index, tightest.remaining, resets_in)
 end
 
 -- Of two rate limits the one with the smaller part left, where nothing of nothing is 0.
@@ -18,7 +18,9 @@ local function tighter(tightest, entry, remaining)
   if not entry.rule.is_rate then
     return tightest
   end
-  if tightest and not is_smaller_fraction(remaining, max(entry.limit, 1), tightest.remaining, max(tightest.entry.limit, 1)) then
+  if tightest
+    and not is_smaller_fraction(remaining, max(entry.limit, 1), tightest.remaining, max(tightest.entry.limit, 1))
+  then
     return tightest
   end
   return { entry = entry, remaining = remaining }
@@ -43,39 +45,40 @@ local function refusal_of(entry, needed, now)
   }
 end
 
-local function refuse(asks, now)
+local function refuse(entries, now)
   local refusals, tightest, binding, hardest, longest = {}, nil, nil, 0, 0
-  for _, ask in ipairs(asks) do
-    local entry = ask.entry
-    local remaining = entry.rule.remaining(entry.counter, entry.limit, now)
-    tightest = tighter(tightest, entry, remaining)
-    if entry.is_hard and ask.charge > 0 and ask.charge > remaining then
-      local refusal = refusal_of(entry, ask.charge, now)
+  for _, entry in ipairs(entries) do
+    local remaining = entry.ask and entry.rule.remaining(entry.counter, entry.limit, now)
+    tightest = entry.ask and tighter(tightest, entry, remaining) or tightest
+    if entry.ask and entry.is_hard and entry.ask > 0 and entry.ask > remaining then
+      local refusal = refusal_of(entry, entry.ask, now)
       local class, wait = severity(entry, refusal)
       if class > hardest or (class == hardest and wait > longest) then
         binding, hardest, longest = entry.index, class, wait
       end
-      refusals[#refusals + 1] = string.format('%.0f %.0f %.0f %.0f %.0f %s', entry.index, refusal.outcome,
+      refusals[#refusals + 1] = format('%d %d %d %d %d %s', entry.index, refusal.outcome,
         refusal.spent, refusal.held, refusal.needed, refusal.resets_at and text(refusal.resets_at) or '-')
     end
   end
-  return string.format('R %.0f %s;%s', binding, standing(tightest, now), table.concat(refusals, ';'))
+  return format('R %d %s;%s', binding, standing(tightest, now), table.concat(refusals, ';'))
 end
 
--- The answer, and whether it admits. Soft entries never refuse.
-local function decide(asks, now)
+-- The answer, and whether it admits. Soft entries never refuse, and those of which nothing is asked (`ask` is
+-- false) are left out.
+local function decide(entries, now)
   local over_soft, tightest = {}, nil
-  for _, ask in ipairs(asks) do
-    local entry = ask.entry
-    local remaining = entry.rule.remaining(entry.counter, entry.limit, now)
-    if ask.charge > 0 and ask.charge > remaining then
-      if entry.is_hard then
-        return refuse(asks, now), false
+  for _, entry in ipairs(entries) do
+    if entry.ask then
+      local remaining = entry.rule.remaining(entry.counter, entry.limit, now)
+      if entry.ask > 0 and entry.ask > remaining then
+        if entry.is_hard then
+          return refuse(entries, now), false
+        end
+        over_soft[#over_soft + 1] = text(entry.index)
       end
-      over_soft[#over_soft + 1] = text(entry.index)
+      tightest = tighter(tightest, entry, sub(remaining, entry.ask))
     end
-    tightest = tighter(tightest, entry, sub(remaining, ask.charge))
   end
   local over = #over_soft > 0 and table.concat(over_soft, ',') or '-'
-  return string.format('A %.0f %s %s', now, over, standing(tightest, now)), true
+  return format('A %d %s %s', now, over, standing(tightest, now)), true
 end

@@ -5,16 +5,21 @@ local function Elapsed()
   local Rule = {}
 
   -- `first` is the first use of a generation: before `began` where that came to be known later.
-  function Rule.new(counter, now)
-    counter.began, counter.first, counter.until_ms = now, now, now
+  local function counter_of(param, began, first, until_ms)
+    return { code = 'e', rule = Rule, param = param, began = began, first = first, until_ms = until_ms }
   end
 
-  function Rule.restore(counter, fields)
-    counter.began, counter.first, counter.until_ms = unpack(fields, 1, 3)
+  function Rule.new(param, now)
+    return counter_of(param, now, now, now)
+  end
+
+  function Rule.restored(param, stored)
+    local began, first, until_ms = match(stored, '^(%d+) (%d+) (%d+)$')
+    return counter_of(param, tonumber(began), tonumber(first), tonumber(until_ms))
   end
 
   function Rule.stored(counter)
-    return string.format('%.0f %.0f %.0f', counter.began, counter.first, counter.until_ms)
+    return format('%d %d %d', counter.began, counter.first, counter.until_ms)
   end
 
   function Rule.kept_ms(counter, now)
@@ -27,7 +32,7 @@ local function Elapsed()
 
   local function roll_to(counter, now)
     if now >= counter.until_ms then
-      Rule.new(counter, now)
+      counter.began, counter.first, counter.until_ms = now, now, now
     end
   end
 

@@ -1,7 +1,7 @@
 -- Asks for more under a held reservation: all of it, or nothing.
 --
 -- KEYS: the record, its extensions, then a counter an entry. ARGV: time or nothing, the plan's fingerprint,
--- the step, the charges separated by spaces, the plan, the most extensions there may be.
+-- the step, the charges separated by spaces, the most extensions there may be, the plan.
 
 local now, fingerprint, step, charges = now_ms(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local values = redis.call('MGET', KEYS[1], unpack(KEYS, 3))
@@ -22,24 +22,22 @@ if step <= holding.last then
   if not made then
     return 'X stale'
   end
-  local before, answer = string.match(made, '^([^|]*)|[^|]*|(.*)$')
+  local before, answer = match(made, '^([^|]*)|[^|]*|(.*)$')
   return before == charges and answer or 'X charges'
-elseif holding.count >= tonumber(ARGV[6]) then
+elseif holding.count >= tonumber(ARGV[5]) then
   return 'X many'
 end
 
 local keys = { KEYS[1], unpack(KEYS, 3) }
-local entries, asked, asks = read_entries(ARGV[5], keys, values, 1, now), numbers_in(charges), {}
+local entries, asked = read_entries(6, keys, values, 1, now), numbers_in(charges)
 for place, entry in ipairs(entries) do
   entry.is_skipped = not entry.rule.can_extend(entry.counter, holding.slots[place], now)
-  if not entry.is_skipped then
-    -- What a request needs in all is asked of the limit on the largest one.
-    local before = entry.rule.is_whole_request and holding.charged[place] or 0
-    asks[#asks + 1] = { entry = entry, charge = add(asked[place], before) }
-  end
+  -- What a request needs in all is asked of the limit on the largest one.
+  local before = entry.rule.is_whole_request and holding.charged[place] or 0
+  entry.ask = not entry.is_skipped and add(asked[place], before)
 end
 
-local answer, fits = decide(asks, now)
+local answer, fits = decide(entries, now)
 if fits then
   local slots = {}
   for place, entry in ipairs(entries) do

@@ -4,17 +4,25 @@
 local function Idle()
   local Rule = {}
 
-  function Rule.new(counter, now)
-    counter.began, counter.until_ms = now, now
-    spend_new(counter)
+  local function counter_of(param, began, until_ms, units, millionths, held)
+    return {
+      code = 'i', rule = Rule, param = param, began = began, until_ms = until_ms, units = units,
+      millionths = millionths, held = held,
+    }
   end
 
-  function Rule.restore(counter, fields)
-    counter.began, counter.until_ms, counter.units, counter.millionths, counter.held = unpack(fields, 1, 5)
+  function Rule.new(param, now)
+    return counter_of(param, now, now, 0, 0, 0)
+  end
+
+  function Rule.restored(param, stored)
+    local began, until_ms, units, millionths, held = match(stored, '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
+    return counter_of(param, tonumber(began), tonumber(until_ms), tonumber(units), tonumber(millionths),
+      tonumber(held))
   end
 
   function Rule.stored(counter)
-    return string.format('%.0f %.0f %.0f %.0f %.0f', counter.began, counter.until_ms, counter.units,
+    return format('%d %d %d %d %d', counter.began, counter.until_ms, counter.units,
       counter.millionths, counter.held)
   end
 
@@ -28,7 +36,8 @@ local function Idle()
 
   local function roll_to(counter, now)
     if now >= counter.until_ms then
-      Rule.new(counter, now)
+      counter.began, counter.until_ms = now, now
+      spend_reset(counter)
     end
   end
 

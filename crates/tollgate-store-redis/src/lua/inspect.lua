@@ -3,12 +3,12 @@
 -- KEYS: a counter an entry. ARGV: time or nothing, a plan without charges.
 
 local now = now_ms(ARGV[1])
-local entries = read_entries(ARGV[2], KEYS, redis.call('MGET', unpack(KEYS)), 0, now)
+local entries = read_entries(2, KEYS, redis.call('MGET', unpack(KEYS)), 0, now)
 local views = {}
 for place, entry in ipairs(entries) do
   local units, millionths, held = entry.rule.tally(entry.counter, entry.limit, now)
   local resets_at = entry.rule.resets_at(entry.counter, entry.limit, now)
-  views[place] = string.format('%.0f %.0f %.0f %.0f %s', units, millionths, held,
+  views[place] = format('%d %d %d %d %s', units, millionths, held,
     entry.rule.remaining(entry.counter, entry.limit, now), resets_at and text(resets_at) or '-')
 end
 return table.concat(views, ';')

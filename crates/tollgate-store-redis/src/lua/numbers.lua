@@ -8,9 +8,11 @@ local NEVER = -1
 
 local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
 
--- Never tostring(): it writes 1e+14.
+local format, match = string.format, string.match
+
+-- Never tostring(): it writes 1e+14. A number of a 64-bit server's `%d` is exact.
 local function text(number)
-  return string.format('%.0f', number)
+  return format('%d', number)
 end
 
 local function add(one, other)

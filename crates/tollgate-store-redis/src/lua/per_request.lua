@@ -3,9 +3,11 @@
 local function PerRequest()
   local Rule = { is_whole_request = true }
 
-  function Rule.new() end
+  function Rule.new()
+    return { code = 'p', rule = Rule, param = 0 }
+  end
 
-  function Rule.restore() end
+  Rule.restored = Rule.new
 
   function Rule.stored()
     return ''

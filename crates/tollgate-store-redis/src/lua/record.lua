@@ -8,7 +8,7 @@ local HELD_KEPT_MS = 86400000
 local ENDED_KEPT_MS = 600000
 
 local function read_record(stored)
-  local state, plan, answer, rest = string.match(stored, '^([HRE])|(%x+)|([^|]*)|(.*)$')
+  local state, plan, answer, rest = match(stored, '^([HRE])|(%x+)|([^|]*)|(.*)$')
   if not state then
     error('CORRUPT record')
   end
@@ -22,7 +22,7 @@ end
 
 -- Of the rest of a held record: the last step, the number of extensions, slot and sum of each entry.
 local function read_holding(record)
-  local last, count, list = string.match(record.rest, '^(%d+) (%d+) ?(.*)$')
+  local last, count, list = match(record.rest, '^(%d+) (%d+) ?(.*)$')
   local slots, charged = {}, {}
   for slot, sum in string.gmatch(list, '(%d+):(%d+)') do
     slots[#slots + 1], charged[#charged + 1] = tonumber(slot), tonumber(sum)
@@ -31,9 +31,9 @@ local function read_holding(record)
 end
 
 local function holding_text(last, count, slots, charged)
-  local fields = { string.format('%.0f %.0f', last, count) }
+  local fields = { format('%d %d', last, count) }
   for place, slot in ipairs(slots) do
-    fields[place + 1] = string.format('%.0f:%.0f', slot, charged[place])
+    fields[place + 1] = format('%d:%d', slot, charged[place])
   end
   return table.concat(fields, ' ')
 end
@@ -61,7 +61,7 @@ local function read_bookings(holding, entries, extensions_key)
     table.sort(steps, function(one, other) return one.number > other.number end)
   end
   for _, step in ipairs(steps) do
-    local charges, slots = string.match(step.made, '^([^|]*)|([^|]*)|')
+    local charges, slots = match(step.made, '^([^|]*)|([^|]*)|')
     local asked, place = numbers_in(charges), 0
     for slot in string.gmatch(slots, '%S+') do
       place = place + 1

@@ -1,8 +1,8 @@
 -- Charges all of a plan that fits, or nothing.
 --
 -- KEYS: the record, then a counter an entry, then, where a hard budget is among them, the mark that Redis knows
--- what was spent. ARGV: time or nothing, the plan's fingerprint, "f" for a first attempt or "r" for a retry, the
--- plan, "guarded" if there is the mark.
+-- what was spent. ARGV: time or nothing, the plan's fingerprint, "f" for a first attempt or "r" for a retry,
+-- "guarded" if there is the mark, the plan.
 
 local now, fingerprint = now_ms(ARGV[1]), ARGV[2]
 local values = redis.call('MGET', unpack(KEYS))
@@ -17,15 +17,11 @@ if values[1] then
   return record.answer
 end
 
-if ARGV[5] == 'guarded' and not values[#KEYS] then
+if ARGV[4] == 'guarded' and not values[#KEYS] then
   return 'X unknown'
 end
-local entries, asks = read_entries(ARGV[4], KEYS, values, 1, now), {}
-for place, entry in ipairs(entries) do
-  asks[place] = { entry = entry, charge = entry.charge }
-end
-
-local answer, fits = decide(asks, now)
+local entries = read_entries(5, KEYS, values, 1, now)
+local answer, fits = decide(entries, now)
 if fits then
   local slots, charged = {}, {}
   for place, entry in ipairs(entries) do

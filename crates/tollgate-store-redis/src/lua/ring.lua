@@ -19,12 +19,13 @@ local function Ring(parts_of_window, kept)
     return { latest = latest, used = {}, held = {} }
   end
 
-  -- From the fields after `from`: latest, then age, used and held of each part.
-  function Parts.restore(fields, from)
-    local ring = Parts.new(fields[from])
-    for place = from + 1, #fields, 3 do
-      local part = ring.latest - fields[place]
-      ring.used[part], ring.held[part] = fields[place + 1], fields[place + 2]
+  -- From the number of the latest part, then age, used and held of each.
+  function Parts.restored(stored)
+    local latest, rest = match(stored, '^(%d+)(.*)$')
+    local ring = Parts.new(tonumber(latest))
+    for age, used, held in string.gmatch(rest, '(%d+) (%d+) (%d+)') do
+      local part = ring.latest - age
+      ring.used[part], ring.held[part] = tonumber(used), tonumber(held)
     end
     return ring
   end
@@ -34,7 +35,7 @@ local function Ring(parts_of_window, kept)
     for age = 0, kept - 1 do
       local used, held = ring.used[ring.latest - age] or 0, ring.held[ring.latest - age] or 0
       if used > 0 or held > 0 then
-        fields[#fields + 1] = string.format('%.0f %.0f %.0f', age, used, held)
+        fields[#fields + 1] = format('%d %d %d', age, used, held)
       end
     end
     return table.concat(fields, ' ')

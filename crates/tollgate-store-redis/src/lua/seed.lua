@@ -1,7 +1,7 @@
 -- Charges what one copy had spent before, a part of it, once.
 --
--- KEYS: the copies, then a counter an entry. ARGV: time or nothing, the part's name, the plan without charges,
--- units and millionths of each entry, the moment of each.
+-- KEYS: the copies, then a counter an entry. ARGV: time or nothing, the part's name, units and millionths
+-- of each entry, the moment of each, the plan without charges.
 
 local KEPT_MS = '316224000000'
 local now = now_ms(ARGV[1])
@@ -9,8 +9,8 @@ local now = now_ms(ARGV[1])
 if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then
   return 'S already'
 end
-local entries = read_entries(ARGV[3], KEYS, redis.call('MGET', unpack(KEYS, 2)), 0, now)
-local actuals, moments = numbers_in(ARGV[4]), numbers_in(ARGV[5])
+local entries = read_entries(5, KEYS, redis.call('MGET', unpack(KEYS, 2)), 0, now)
+local actuals, moments = numbers_in(ARGV[3]), numbers_in(ARGV[4])
 for place, entry in ipairs(entries) do
   entry.key = KEYS[place + 1]
   local counter = entry.stored or entry.counter

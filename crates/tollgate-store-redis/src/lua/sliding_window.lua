@@ -7,17 +7,25 @@ local function SlidingWindow()
   local Rule = { is_rate = true }
   local PARTS_MAX = 60000
 
-  function Rule.new(counter, now)
-    counter.index = floor(now / max(counter.param, 1))
-    counter.prev_used, counter.prev_held, counter.cur_used, counter.cur_held = 0, 0, 0, 0
+  local function counter_of(param, index, prev_used, prev_held, cur_used, cur_held)
+    return {
+      code = 'w', rule = Rule, param = param, index = index, prev_used = prev_used, prev_held = prev_held,
+      cur_used = cur_used, cur_held = cur_held,
+    }
   end
 
-  function Rule.restore(counter, fields)
-    counter.index, counter.prev_used, counter.prev_held, counter.cur_used, counter.cur_held = unpack(fields, 1, 5)
+  function Rule.new(param, now)
+    return counter_of(param, floor(now / max(param, 1)), 0, 0, 0, 0)
+  end
+
+  function Rule.restored(param, stored)
+    local index, prev_used, prev_held, cur_used, cur_held = match(stored, '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
+    return counter_of(param, tonumber(index), tonumber(prev_used), tonumber(prev_held), tonumber(cur_used),
+      tonumber(cur_held))
   end
 
   function Rule.stored(counter)
-    return string.format('%.0f %.0f %.0f %.0f %.0f', counter.index, counter.prev_used, counter.prev_held,
+    return format('%d %d %d %d %d', counter.index, counter.prev_used, counter.prev_held,
       counter.cur_used, counter.cur_held)
   end
 
@@ -46,10 +54,8 @@ local function SlidingWindow()
     if index <= counter.index then
       return counter
     end
-    local later = {
-      param = counter.param, index = counter.index, prev_used = counter.prev_used, prev_held = counter.prev_held,
-      cur_used = counter.cur_used, cur_held = counter.cur_held,
-    }
+    local later = counter_of(counter.param, counter.index, counter.prev_used, counter.prev_held, counter.cur_used,
+      counter.cur_held)
     roll_to(later, index)
     return later
   end

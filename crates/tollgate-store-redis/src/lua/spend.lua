@@ -1,7 +1,7 @@
 -- What was spent, to the millionth of a unit, with what open reservations hold of it: the fields `units`,
 -- `millionths` and `held` of a counter.
 
-local function spend_new(counter)
+local function spend_reset(counter)
   counter.units, counter.millionths, counter.held = 0, 0, 0
 end
 

@@ -6,18 +6,25 @@
 local function TokenBucket()
   local Rule, Recent = { is_rate = true }, Ring(8, 9)
 
-  function Rule.new(counter, now)
-    counter.units, counter.rest, counter.at, counter.empty_at = 0, 0, now, now
-    counter.recent = Recent.new(Recent.part(counter.param, now))
+  local function counter_of(param, units, rest, at, empty_at, recent)
+    return {
+      code = 't', rule = Rule, param = param, units = units, rest = rest, at = at, empty_at = empty_at,
+      recent = recent,
+    }
   end
 
-  function Rule.restore(counter, fields)
-    counter.units, counter.rest, counter.at, counter.empty_at = unpack(fields, 1, 4)
-    counter.recent = Recent.restore(fields, 5)
+  function Rule.new(param, now)
+    return counter_of(param, 0, 0, now, now, Recent.new(Recent.part(param, now)))
+  end
+
+  function Rule.restored(param, stored)
+    local units, rest, at, empty_at, recent = match(stored, '^(%d+) (%d+) (%d+) (%d+) (.*)$')
+    return counter_of(param, tonumber(units), tonumber(rest), tonumber(at), tonumber(empty_at),
+      Recent.restored(recent))
   end
 
   function Rule.stored(counter)
-    return string.format('%.0f %.0f %.0f %.0f %s', counter.units, counter.rest, counter.at, counter.empty_at,
+    return format('%d %d %d %d %s', counter.units, counter.rest, counter.at, counter.empty_at,
       Recent.stored(counter.recent))
   end
 
@@ -48,7 +55,7 @@ local function TokenBucket()
     end
     local window_ms = max(counter.param, 1)
     local over = units % limit
-    return (units - over) / limit * window_ms + ceil((over * window_ms + rest) / limit)
+    return min((units - over) / limit * window_ms + ceil((over * window_ms + rest) / limit), EXACT_MAX)
   end
 
   local function set_level(counter, limit, units, rest)
