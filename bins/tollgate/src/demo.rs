@@ -103,6 +103,7 @@ impl Environment for DemoEnvironment {
             "DEMO_KEY_ACME" => Ok("demo-acme".to_owned()),
             "DEMO_KEY_HASTY" => Ok("demo-hasty".to_owned()),
             "DEMO_KEY_FRUGAL" => Ok("demo-frugal".to_owned()),
+            "DEMO_KEY_CHATTY" => Ok("demo-chatty".to_owned()),
             _ => Err(VarError::NotPresent),
         }
     }

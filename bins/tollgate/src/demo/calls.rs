@@ -13,6 +13,9 @@ use serde_json::{Value, json};
 
 use crate::{cli::Failure, out::print};
 
+/// How much the mock says at a time.
+const TOKENS_PER_EVENT: u32 = 50;
+
 /// One call: what it shows, who makes it, and what it asks.
 struct DemoCall {
     shows: &'static str,
@@ -69,6 +72,14 @@ fn all() -> Vec<DemoCall> {
             1400,
             StatusCode::PAYMENT_REQUIRED,
         ),
+        call(
+            "chatty: streams until its budget ends",
+            "demo-chatty",
+            MESSAGES,
+            messages(20_000, true),
+            20_000,
+            ok,
+        ),
     ]
 }
 
@@ -98,6 +109,8 @@ async fn make(
         .header("authorization", format!("Bearer {}", call.key))
         .header("content-type", "application/json")
         .header("x-mock-output-tokens", call.output_tokens)
+        .header("x-mock-events", call.output_tokens.div_ceil(TOKENS_PER_EVENT))
+        .header("x-mock-interval-ms", 1)
         .body(Full::new(Bytes::from(call.body.to_string())))
         .map_err(Failure::refused)?;
     let response = client.request(request).await.map_err(Failure::refused)?;
@@ -112,13 +125,25 @@ async fn make(
     Err(Failure::refused(format!("{}: expected {}, got {}: {body}", call.shows, call.expected, head.status)))
 }
 
+/// One line about a stream: how long it was and, if it was cut off, why.
+fn describe_stream(body: &str) -> String {
+    let events: Vec<Value> = body
+        .lines()
+        .filter_map(|line| line.strip_prefix("data:"))
+        .filter_map(|data| serde_json::from_str(data).ok())
+        .collect();
+    match events.iter().find_map(|event| event["error"]["message"].as_str()) {
+        Some(message) => format!("cut off after {} events: {message}", events.len().saturating_sub(1)),
+        None => format!("{} events, untouched", events.len()),
+    }
+}
+
 /// One line about an answer: its usage, its events, or its error.
 fn describe(headers: &HeaderMap, body: &[u8]) -> String {
     let is_stream =
         headers.get("content-type").is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
     if is_stream {
-        let events = body.windows(6).filter(|window| window == b"event:").count();
-        return format!("{events} events, untouched");
+        return describe_stream(&String::from_utf8_lossy(body));
     }
     let Ok(answer) = serde_json::from_slice::<Value>(body) else { return format!("{} bytes", body.len()) };
     if let Some(message) = answer["error"]["message"].as_str() {
