@@ -1,4 +1,4 @@
-//! A way to Redis that loses answers: a forwarder of TCP connections on a thread of its own.
+//! A way to Redis that loses or delays answers: a forwarder of TCP connections on a thread of its own.
 
 use std::{
     io::{Read as _, Write as _},
@@ -8,6 +8,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     thread,
+    time::Duration,
 };
 
 /// What happens to answers.
@@ -20,7 +21,15 @@ pub(crate) enum Mode {
         /// The period.
         one_in: u64,
     },
+    /// One in so many pieces, and all that come after it, is later than anybody waits for it.
+    DelayAnswers {
+        /// The period.
+        one_in: u64,
+    },
 }
+
+/// Longer than the store waits for an answer.
+const DELAY: Duration = Duration::from_millis(400);
 
 /// The forwarder. Its threads end with their connections.
 #[derive(Clone)]
@@ -63,7 +72,7 @@ impl Lossy {
         *self.mode.lock().unwrap() = mode;
     }
 
-    /// How many answers were lost.
+    /// How many answers were lost or late.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::SeqCst)
     }
@@ -74,6 +83,11 @@ impl Lossy {
             Mode::LoseAnswers { one_in } if piece.is_multiple_of(one_in) => {
                 self.lost.fetch_add(1, Ordering::SeqCst);
                 false
+            }
+            Mode::DelayAnswers { one_in } if piece.is_multiple_of(one_in) => {
+                self.lost.fetch_add(1, Ordering::SeqCst);
+                thread::park_timeout(DELAY);
+                true
             }
             _ => true,
         }
