@@ -5,7 +5,7 @@
 //! its part, and does it if not: once, whatever is repeated.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fmt,
     num::NonZeroU64,
     sync::{Arc, atomic::Ordering},
@@ -50,8 +50,12 @@ struct Copies {
     is_enough: bool,
 }
 
-/// Counters that one call seeds.
-const PART: usize = 256;
+/// In how many parts a copy brings back what it spent, at most twice: each of them is taken once, whatever is
+/// repeated. So a counter is always in the same part, also after a restart in the middle.
+const PARTS: u64 = 256;
+
+/// Counters to seed, by the name of their part.
+type Parts = BTreeMap<String, Vec<Seed>>;
 
 /// What one counter gets back.
 struct Seed {
@@ -73,12 +77,12 @@ impl RedisStore {
                 Ok(Err(reason)) => return Err(StoreError::Unavailable(reason)),
                 Err(error) => return Err(StoreError::Unavailable(error.to_string())),
             };
-            for (number, part) in parts.iter().enumerate() {
-                self.seed(&format!("part:{}:{number}", guard.copy), part).await?;
+            for (name, part) in &parts {
+                self.seed(&format!("part:{}:{name}", guard.copy), part).await?;
             }
             copies = self.copies(guard, true).await?;
             tracing::info!(
-                counters = parts.iter().map(Vec::len).sum::<usize>(),
+                counters = parts.values().map(Vec::len).sum::<usize>(),
                 "brought back what was spent"
             );
             self.note(guard, copies);
@@ -136,7 +140,7 @@ impl RedisStore {
 }
 
 /// What was spent of each counter that still counts, in parts. A run has two moments: it is in two parts.
-fn collect(spent: &Told, clock: Arc<dyn Clock>) -> Result<Vec<Vec<Seed>>, String> {
+fn collect(spent: &Told, clock: Arc<dyn Clock>) -> Result<Parts, String> {
     let now = clock.now();
     let memory = MemoryStore::new(clock);
     let mut last: HashMap<CounterKey, (Arc<Limit>, TimestampMs)> = HashMap::new();
@@ -147,30 +151,89 @@ fn collect(spent: &Told, clock: Arc<dyn Clock>) -> Result<Vec<Vec<Seed>>, String
     })?;
     let (limits, moments): (Vec<_>, Vec<_>) = last.into_values().unzip();
     let Ok(Ok(views)) = memory.inspect(&limits).now_or_later() else { return Err("no answer".to_owned()) };
-    let (mut seeds, mut ends) = (Vec::new(), Vec::new());
+    let mut parts = Parts::new();
     for ((limit, at), view) in limits.into_iter().zip(moments).zip(views) {
         match limit.rule {
             Rule::Elapsed { .. } if view.resets_at.is_some() => {
                 let first = TimestampMs::new(now.get().saturating_sub(view.spent.units()));
                 let spent = ExactAmount::whole(1);
-                ends.push(Seed { limit: Arc::clone(&limit), at, spent });
-                seeds.push(Seed { limit, at: first, spent });
+                add(&mut parts, "end", Seed { limit: Arc::clone(&limit), at, spent });
+                add(&mut parts, "", Seed { limit, at: first, spent });
             }
             _ if view.spent == ExactAmount::ZERO => {}
-            _ => seeds.push(Seed { limit, at, spent: view.spent }),
+            _ => add(&mut parts, "", Seed { limit, at, spent: view.spent }),
         }
     }
-    Ok(parts(seeds).into_iter().chain(parts(ends)).collect())
+    Ok(parts)
 }
 
-/// Cut into parts of bounded size.
-fn parts(seeds: Vec<Seed>) -> Vec<Vec<Seed>> {
-    let mut parts = Vec::new();
-    for seed in seeds {
-        match parts.last_mut() {
-            Some(part) if Vec::len(part) < PART => part.push(seed),
-            _ => parts.push(vec![seed]),
+/// Adds a seed to the part that its counter is in.
+fn add(parts: &mut Parts, kind: &str, seed: Seed) {
+    let name = seed.limit.key.name().bytes().chain(seed.limit.key.partition().bytes());
+    let hash = name.fold(0_u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
+    parts.entry(format!("{kind}{}", hash % PARTS)).or_default().push(seed);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tollgate_limiter::{
+        Amount, CounterKey, DurationMs, Enforcement, ExactAmount, Limit, Period, Rule, TimestampMs,
+    };
+    use tollgate_store::{Clock, ManualClock};
+
+    use super::{Spend, collect};
+
+    const NOW: TimestampMs = TimestampMs::new(1_795_996_823_456);
+
+    fn limit(name: &str, rule: Rule) -> Limit {
+        let (key, amount) = (CounterKey::new("acme", name), Amount::new(1_000_000));
+        Limit { key, rule, amount, enforcement: Enforcement::Hard }
+    }
+
+    #[test]
+    fn a_counter_is_in_the_same_part_whatever_else_was_spent() {
+        let collected = |counters: &[u64]| {
+            let counters = counters.to_vec();
+            let told = move |each: Spend<'_>| {
+                for number in &counters {
+                    let limit = limit(&format!("limit {number}"), Rule::Calendar(Period::Day));
+                    each(&limit, NOW, ExactAmount::whole(1 + *number));
+                }
+                Ok(())
+            };
+            collect(&told, Arc::new(ManualClock::new(NOW)) as Arc<dyn Clock>).unwrap()
+        };
+        let all: Vec<_> = (0..1_000).collect();
+        let (few, many) = (collected(&all[..10]), collected(&all));
+        assert_eq!(many.values().map(Vec::len).sum::<usize>(), 1_000);
+        for (name, seeds) in few {
+            for seed in seeds {
+                let same = many[&name].iter().find(|other| other.limit == seed.limit).unwrap();
+                assert_eq!((same.at, same.spent), (seed.at, seed.spent));
+            }
         }
     }
-    parts
+
+    #[test]
+    fn a_run_comes_back_with_its_beginning_and_its_last_use_and_what_is_over_does_not() {
+        let hour = DurationMs::new(3_600_000);
+        let before = |ms: u64| TimestampMs::new(NOW.get() - ms);
+        let told = move |each: Spend<'_>| {
+            let one = ExactAmount::whole(1);
+            let (run, old) =
+                (limit("run", Rule::Elapsed { after: hour }), limit("old", Rule::Idle { after: hour }));
+            each(&old, before(4_000_000), one);
+            each(&limit("yesterday", Rule::Calendar(Period::Day)), before(86_400_000), one);
+            each(&run, before(2_000_000), one);
+            each(&run, before(50_000), one);
+            Ok(())
+        };
+        let parts = collect(&told, Arc::new(ManualClock::new(NOW)) as Arc<dyn Clock>).unwrap();
+        let mut moments: Vec<_> =
+            parts.values().flatten().map(|seed| (seed.limit.key.name(), seed.at)).collect();
+        moments.sort();
+        assert_eq!(moments, [("run", before(2_000_000)), ("run", before(50_000))]);
+    }
 }
