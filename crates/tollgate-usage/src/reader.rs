@@ -5,6 +5,7 @@
 
 mod line;
 mod lines;
+mod plain;
 mod seen;
 
 use std::fs::File;
@@ -323,7 +324,10 @@ impl<F: FnMut(Past<'_>)> Replay<F> {
         if text.as_bytes().starts_with(REFUSAL_PREFIX) {
             return self.take_refusal(text);
         }
-        let event: RawEvent<'_> = serde_json::from_str(text).map_err(|error| line::describe(&error))?;
+        let event: RawEvent<'_> = match plain::event(text) {
+            Some(event) => event,
+            None => serde_json::from_str(text).map_err(|error| line::describe(&error))?,
+        };
         if event.v > VERSION {
             return Err(format!("it has the format version {}", event.v));
         }

@@ -11,7 +11,7 @@ use super::{Replayed, ReplayedRefusal};
 use crate::event::{FirstReserved, TokenCounts};
 
 /// The line as it stands. Other fields are skipped.
-#[derive(Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 pub(super) struct RawEvent<'a> {
     pub(super) v: u8,
     #[serde(rename = "type", borrow)]
@@ -21,73 +21,73 @@ pub(super) struct RawEvent<'a> {
     #[serde(borrow)]
     pub(super) request_id: Cow<'a, str>,
     #[serde(borrow)]
-    tenant: Cow<'a, str>,
+    pub(super) tenant: Cow<'a, str>,
     #[serde(borrow, default)]
-    key: Cow<'a, str>,
+    pub(super) key: Cow<'a, str>,
     #[serde(borrow, default)]
-    attributes: Attributes<'a>,
+    pub(super) attributes: Attributes<'a>,
     #[serde(borrow, default)]
-    caller_attributes: Vec<Text<'a>>,
+    pub(super) caller_attributes: Vec<Text<'a>>,
     #[serde(borrow)]
-    session: Option<Text<'a>>,
+    pub(super) session: Option<Text<'a>>,
     #[serde(borrow, default)]
-    provider: Cow<'a, str>,
+    pub(super) provider: Cow<'a, str>,
     #[serde(borrow, default)]
-    model: Cow<'a, str>,
+    pub(super) model: Cow<'a, str>,
     #[serde(borrow)]
-    requested_model: Option<Text<'a>>,
+    pub(super) requested_model: Option<Text<'a>>,
     #[serde(borrow, default)]
-    path: Cow<'a, str>,
+    pub(super) path: Cow<'a, str>,
     #[serde(default)]
-    stream: bool,
+    pub(super) stream: bool,
     #[serde(default)]
-    status: u16,
+    pub(super) status: u16,
     #[serde(borrow, default)]
-    outcome: Cow<'a, str>,
+    pub(super) outcome: Cow<'a, str>,
     #[serde(borrow)]
-    service_tier: Option<Text<'a>>,
+    pub(super) service_tier: Option<Text<'a>>,
     #[serde(default)]
-    input_tokens: u64,
+    pub(super) input_tokens: u64,
     #[serde(default)]
-    cache_read_tokens: u64,
+    pub(super) cache_read_tokens: u64,
     #[serde(default)]
-    cache_write_5m_tokens: u64,
+    pub(super) cache_write_5m_tokens: u64,
     #[serde(default)]
-    cache_write_1h_tokens: u64,
+    pub(super) cache_write_1h_tokens: u64,
     #[serde(default)]
-    cache_write_tokens: u64,
+    pub(super) cache_write_tokens: u64,
     #[serde(default)]
-    output_tokens: u64,
+    pub(super) output_tokens: u64,
     #[serde(default)]
-    reasoning_tokens: u64,
+    pub(super) reasoning_tokens: u64,
     #[serde(default)]
-    audio_input_tokens: u64,
+    pub(super) audio_input_tokens: u64,
     #[serde(default)]
-    cached_audio_input_tokens: u64,
+    pub(super) cached_audio_input_tokens: u64,
     #[serde(default)]
-    image_input_tokens: u64,
+    pub(super) image_input_tokens: u64,
     #[serde(default)]
-    audio_output_tokens: u64,
+    pub(super) audio_output_tokens: u64,
     #[serde(default)]
-    image_output_tokens: u64,
+    pub(super) image_output_tokens: u64,
     #[serde(default)]
-    web_search_requests: u64,
+    pub(super) web_search_requests: u64,
     #[serde(default)]
-    web_fetch_requests: u64,
+    pub(super) web_fetch_requests: u64,
     #[serde(default)]
-    usage_estimated: bool,
+    pub(super) usage_estimated: bool,
     #[serde(default)]
-    reserved_micro_usd: u64,
-    reserved_output_tokens: Option<u64>,
-    first_reserved_micro_usd: Option<u64>,
-    first_reserved_output_tokens: Option<u64>,
-    cost_micro_usd: u64,
-    cost_pico_usd: Option<u128>,
+    pub(super) reserved_micro_usd: u64,
+    pub(super) reserved_output_tokens: Option<u64>,
+    pub(super) first_reserved_micro_usd: Option<u64>,
+    pub(super) first_reserved_output_tokens: Option<u64>,
+    pub(super) cost_micro_usd: u64,
+    pub(super) cost_pico_usd: Option<u128>,
     #[serde(default)]
-    estimated_input_tokens: u64,
-    uncorrected_input_tokens: Option<u64>,
+    pub(super) estimated_input_tokens: u64,
+    pub(super) uncorrected_input_tokens: Option<u64>,
     #[serde(default)]
-    duration_ms: u64,
+    pub(super) duration_ms: u64,
 }
 
 impl RawEvent<'_> {
@@ -212,7 +212,7 @@ pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
 /// Names and values in the line's order.
 #[derive(Debug, Default)]
-pub(super) struct Attributes<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+pub(super) struct Attributes<'a>(pub(super) Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
 impl Attributes<'_> {
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
