@@ -99,6 +99,8 @@ pub struct UsageLog {
     pub rotate_bytes: Option<u64>,
     /// The file is replaced by a new one every day.
     pub rotate_daily: bool,
+    /// The most files that it was replaced by and that are kept; `None`: all.
+    pub keep_files: Option<usize>,
 }
 
 /// When the disk is asked to confirm what was written: what a power cut can lose.

@@ -30,6 +30,7 @@ file = "log/usage.jsonl"
 fsync = "second"
 rotate_bytes = 1_073_741_824
 rotate_daily = true
+keep_files = 30
 
 [pricing]
 file = "/srv/pricing.yaml"
@@ -113,6 +114,7 @@ fn every_section_is_read() {
     assert_eq!(config.usage.file, PathBuf::from("/etc/tollgate/log/usage.jsonl"));
     assert_eq!((config.usage.fsync, config.usage.rotate_bytes), (Fsync::Second, Some(1 << 30)));
     assert!(config.usage.rotate_daily);
+    assert_eq!(config.usage.keep_files, Some(30));
     assert_eq!(config.pricing.file, Some(PathBuf::from("/srv/pricing.yaml")));
     assert_eq!(config.pricing.unpriced, Unpriced::Ignore);
     assert_eq!(config.reservation.output_tokens, OutputReservation::Max);
@@ -234,6 +236,7 @@ fn what_is_left_out_has_the_documented_default() {
     assert_eq!(config.usage.file, PathBuf::from("/etc/tollgate/usage.jsonl"));
     assert_eq!((config.usage.fsync, config.usage.rotate_bytes), (Fsync::Never, None));
     assert!(!config.usage.rotate_daily);
+    assert_eq!(config.usage.keep_files, None);
     assert_eq!((config.pricing.file, config.pricing.unpriced), (None, Unpriced::Warn));
     assert_eq!(config.reservation.output_tokens, OutputReservation::UpTo(Tokens::new(4_096)));
     assert_eq!(

@@ -68,6 +68,11 @@ fn usage() {
             ("fsync = \"often\"", "usage.fsync: must be one of never, second, always, not \"often\""),
             ("rotate_bytes = 1000", "usage.rotate_bytes: must be from 1048576 to 1099511627776, not 1000"),
             ("rotate_daily = 1", "usage.rotate_daily: must be true or false, not an integer"),
+            ("keep_files = 0\nrotate_daily = true", "usage.keep_files: must be from 1 to 100000, not 0"),
+            (
+                "keep_files = 3",
+                "usage.keep_files: needs \"rotate_daily = true\" or \"rotate_bytes\": otherwise there is one file",
+            ),
         ],
     );
 }

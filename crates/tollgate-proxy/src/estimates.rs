@@ -16,7 +16,7 @@ use foldhash::quality::RandomState;
 use tollgate_limiter::{TimestampMs, Tokens};
 use tollgate_pricing::ModelPrice;
 use tollgate_providers::{InputRatios, Protocol, model_family, route};
-use tollgate_usage::{Replayed, UsageEvent};
+use tollgate_usage::{Replayed, StandsFor, UsageEvent};
 
 use crate::{policy::Policy, quote::Quote, settle::Bill};
 
@@ -91,13 +91,22 @@ impl Estimates {
         }
     }
 
-    /// Learns from a call of the past.
+    /// Learns from a call of the past, or from those that a checkpoint tells of.
     pub(crate) fn learn_again(&self, policy: &Policy, event: &Replayed<'_>) {
-        let Some(uncorrected) = event.uncorrected_input else { return };
+        let own = event.uncorrected_input.map(|input| [(input.get(), event.tokens.input_total())]);
+        let pairs = match event.stands_for {
+            StandsFor::Estimates(pairs) => pairs,
+            _ => own.as_ref().map_or(&[][..], |own| own),
+        };
+        if pairs.is_empty() {
+            return;
+        }
         let Ok(endpoint) = route("POST", event.path, None) else { return };
         let name = event.requested_model.unwrap_or(event.model);
         let price = policy.prices.lookup(name, event.ts).map(ModelPrice::id);
-        self.learn(endpoint.protocol, price, name, uncorrected, Tokens::new(event.tokens.input_total()));
+        for (uncorrected, reported) in pairs {
+            self.learn(endpoint.protocol, price, name, Tokens::new(*uncorrected), Tokens::new(*reported));
+        }
     }
 
     /// Learns from a request whose input was estimated, uncorrected, and then reported.

@@ -148,7 +148,7 @@ impl Setup {
         simulate::simulate(&self.policy, files, since, progress)
     }
 
-    /// Reads the usage file and brings what was spent in the current periods back into `store`, calls that
+    /// Reads the usage file, or a checkpoint and what the file has beyond it, and brings what was spent in the current periods back into `store`, calls that
     /// were open when an earlier process was killed among it. From now on no other process can use the file.
     ///
     /// `progress` is called with the bytes read and the bytes there are. A file that does not exist
@@ -262,6 +262,7 @@ fn writer_options(usage: &UsageLog) -> WriterOptions {
         },
         rotate_bytes: usage.rotate_bytes,
         rotate_daily: usage.rotate_daily,
+        keep_files: usage.keep_files,
         ..WriterOptions::default()
     }
 }

@@ -1,4 +1,4 @@
-//! Reads the usage file before the first request: what was spent in the current periods comes back, and
+//! Reads the usage file, or a checkpoint and what is beyond it, before the first request: what was spent in the current periods comes back, and
 //! with it what an earlier process had reserved when it was killed.
 
 use tollgate_store::MemoryStore;
@@ -18,8 +18,11 @@ pub(crate) fn restore(
     store: &MemoryStore,
     progress: impl FnMut(u64, u64),
 ) -> Result<ReplaySummary, UsageError> {
-    journal.restore(progress, |event| {
+    journal.restore(store.now(), progress, |event| {
         estimates.learn_again(policy, event);
-        policy.spent_of(event, |limit, spent| store.restore(limit, event.ts, spent));
+        policy.spent_of(event, |limit, spent| store.restore(limit, event.ts..=event.last_use(), spent));
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -174,7 +174,7 @@ fn c39_what_was_spent_before_the_start_counts_in_its_own_period() {
     let spent = ExactAmount::from_millionths(30_500_000);
     for at_ms in [9 * hour_ms, 10 * hour_ms, 11 * hour_ms] {
         for limit in [&hour, &total, &rate] {
-            store.restore(limit, TimestampMs::new(at_ms), spent);
+            store.restore(limit, TimestampMs::new(at_ms)..=TimestampMs::new(at_ms), spent);
         }
     }
     let spent_now = || {
@@ -202,7 +202,11 @@ fn what_a_live_session_spent_before_the_start_counts() {
         (&chain, 9_900),
     ];
     for (limit, at_ms) in uses {
-        store.restore(limit, TimestampMs::new(at_ms), ExactAmount::from_millionths(1_500_000));
+        store.restore(
+            limit,
+            TimestampMs::new(at_ms)..=TimestampMs::new(at_ms),
+            ExactAmount::from_millionths(1_500_000),
+        );
     }
     let views = now(store.inspect(&[live, chain, over, broken])).unwrap();
     let stands: Vec<_> =

@@ -1,6 +1,8 @@
 //! The JSON form of events. The order of the fields is fixed: people read these files, and tools
 //! that cut columns exist.
 
+use tollgate_limiter::{ExactAmount, TimestampMs};
+
 use crate::event::{Attributes, Event, ModelUse, RefusalEvent, RefusingLimit, TokenCounts, UsageEvent};
 use crate::timestamp;
 
@@ -149,14 +151,7 @@ fn token_counts(object: &mut Object<'_>, tokens: &TokenCounts) {
 }
 
 fn attributes(out: &mut Vec<u8>, attributes: &Attributes) {
-    let mut object = Object::open(out);
-    for (name, value) in &**attributes {
-        object.begin();
-        text(object.out, name);
-        object.out.push(b':');
-        text(object.out, value);
-    }
-    object.close();
+    write_attributes(out, attributes.iter().map(|(name, value)| (&**name, &**value)));
 }
 
 /// An object that is being written. serde would call for every key what is here one copy: these
@@ -226,4 +221,95 @@ fn list<T>(out: &mut Vec<u8>, items: &[T], mut write: impl FnMut(&mut Vec<u8>, &
         write(out, item);
     }
     out.push(b']');
+}
+
+/// A line of a checkpoint: calls that differ in nothing that a counter asks for.
+pub(crate) struct SumLine<'a> {
+    pub(crate) first: TimestampMs,
+    pub(crate) last: TimestampMs,
+    pub(crate) tenant: &'a str,
+    pub(crate) key: &'a str,
+    /// As JSON, like `caller_attributes`.
+    pub(crate) attributes: &'a str,
+    pub(crate) caller_attributes: &'a str,
+    pub(crate) session: Option<&'a str>,
+    pub(crate) provider: &'a str,
+    pub(crate) model: &'a str,
+    /// Empty: the same.
+    pub(crate) requested_model: &'a str,
+    pub(crate) path: &'a str,
+    pub(crate) cost: ExactAmount,
+    pub(crate) calls: u64,
+    pub(crate) tokens: u64,
+}
+
+pub(crate) fn write_sum(out: &mut Vec<u8>, sum: &SumLine<'_>) {
+    let mut object = Object::open(out);
+    object.number("v", VERSION);
+    object.text("type", "sum");
+    timestamp::write(object.key("ts"), sum.first);
+    timestamp::write(object.key("last"), sum.last);
+    object.text("request_id", "");
+    object.text("tenant", sum.tenant);
+    object.text("key", sum.key);
+    object.key("attributes").extend_from_slice(sum.attributes.as_bytes());
+    object.key("caller_attributes").extend_from_slice(sum.caller_attributes.as_bytes());
+    if let Some(session) = sum.session {
+        object.text("session", session);
+    }
+    object.text("provider", sum.provider);
+    object.text("model", sum.model);
+    if !sum.requested_model.is_empty() {
+        object.text("requested_model", sum.requested_model);
+    }
+    object.text("path", sum.path);
+    object.number("cost_micro_usd", sum.cost.rounded_up().get());
+    if sum.cost.remainder() != 0 {
+        object.number("cost_pico_usd", sum.cost.as_millionths());
+    }
+    object.number("calls", sum.calls);
+    object.number("tokens", sum.tokens);
+    object.close();
+}
+
+/// The line of a checkpoint that tells of a model's latest estimates and what was reported then.
+pub(crate) fn write_estimates<'a>(
+    out: &mut Vec<u8>,
+    at: TimestampMs,
+    path: &str,
+    model: &str,
+    pairs: impl Iterator<Item = &'a (u64, u64)>,
+) {
+    let mut object = Object::open(out);
+    object.number("v", VERSION);
+    object.text("type", "estimates");
+    timestamp::write(object.key("ts"), at);
+    object.text("request_id", "");
+    object.text("tenant", "");
+    object.text("model", model);
+    object.text("path", path);
+    object.number("cost_micro_usd", 0);
+    let pairs: Vec<_> = pairs.collect();
+    list(object.key("estimates"), &pairs, |out, (estimated, reported)| {
+        list(out, &[*estimated, *reported], |out, tokens| {
+            out.extend_from_slice(itoa::Buffer::new().format(*tokens).as_bytes());
+        });
+    });
+    object.close();
+}
+
+pub(crate) fn write_attributes<'a>(out: &mut Vec<u8>, attributes: impl Iterator<Item = (&'a str, &'a str)>) {
+    let mut object = Object::open(out);
+    for (name, value) in attributes {
+        object.begin();
+        text(object.out, name);
+        object.out.push(b':');
+        text(object.out, value);
+    }
+    object.close();
+}
+
+pub(crate) fn write_names<'a>(out: &mut Vec<u8>, names: impl Iterator<Item = &'a str>) {
+    let names: Vec<_> = names.collect();
+    list(out, &names, |out, name| text(out, name));
 }

@@ -1,10 +1,11 @@
-//! Usage events: type, batched writer, reader, report, and the journal of calls that are open.
+//! Usage events: type, batched writer, reader, report, checkpoints, and the journal of calls that are open.
 //!
 //! One JSON object a line, appended to one file. An event never holds a prompt, an answer or a
 //! credential: there is no field that could. This crate knows neither HTTP nor prices; times and
 //! costs come in as values.
 #![deny(clippy::float_arithmetic)]
 
+mod checkpoint;
 mod error;
 mod event;
 mod journal;
@@ -20,7 +21,9 @@ pub use event::{
     TokenCounts, UsageEvent,
 };
 pub use journal::{Hold, Journal};
-pub use reader::{Past, ReplaySummary, Replayed, ReplayedRefusal, replay, replay_all, replay_kept};
+pub use reader::{
+    Past, ReplaySummary, Replayed, ReplayedRefusal, StandsFor, replay, replay_all, replay_kept,
+};
 pub use report::{
     Dimension, GROUPS_MAX, Report, ReportOptions, Row, Totals, UnknownDimension, format_moment, parse_moment,
 };

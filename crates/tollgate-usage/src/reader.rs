@@ -9,7 +9,8 @@ mod plain;
 mod seen;
 
 use std::fs::File;
-use std::path::Path;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
 
 use tollgate_limiter::{DurationMs, ExactAmount, MicroUsd, TimestampMs, Tokens};
 
@@ -31,7 +32,9 @@ const REFUSAL_PREFIX: &[u8] = b"{\"v\":1,\"type\":\"refusal\",";
 /// One usage event, read back. What a line did not say is empty, zero or `None`.
 #[derive(Clone, Copy, Debug)]
 pub struct Replayed<'a> {
-    /// The moment of admission.
+    /// What it tells of.
+    pub stands_for: StandsFor<'a>,
+    /// The moment of admission; of several calls the first.
     pub ts: TimestampMs,
     /// Names the call.
     pub request_id: &'a str,
@@ -79,7 +82,59 @@ pub struct Replayed<'a> {
     caller_attributes: &'a [line::Text<'a>],
 }
 
+/// What a line tells of. In usage files that is one call; the rest is what checkpoints hold.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum StandsFor<'a> {
+    /// One call.
+    Call,
+    /// Calls of one day, or of no session, that differ in nothing that a counter asks for. Their cost is
+    /// their sum, and what else is told of single calls is empty.
+    Calls {
+        /// The moment of the last one's admission.
+        last: TimestampMs,
+        /// How many they are.
+        calls: u64,
+        /// The sum of [`Replayed::tokens_spent`].
+        tokens: u64,
+    },
+    /// Nothing that was spent: estimates of the input before any correction and what was reported then, in
+    /// tokens, of the latest requests for one model on one path, the oldest first.
+    Estimates(&'a [(u64, u64)]),
+}
+
 impl<'a> Replayed<'a> {
+    /// The moment of admission of the call or, of several, of the last one.
+    pub const fn last_use(&self) -> TimestampMs {
+        match self.stands_for {
+            StandsFor::Calls { last, .. } => last,
+            _ => self.ts,
+        }
+    }
+
+    /// How many calls it tells of.
+    pub const fn calls(&self) -> u64 {
+        match self.stands_for {
+            StandsFor::Call => 1,
+            StandsFor::Calls { calls, .. } => calls,
+            StandsFor::Estimates(_) => 0,
+        }
+    }
+
+    /// What was used or, where that is an estimate, at least what was reserved: as calls are settled.
+    pub fn tokens_spent(&self) -> u64 {
+        if let StandsFor::Calls { tokens, .. } = self.stands_for {
+            return tokens;
+        }
+        let reserved_output = self.reserved_output.map_or(0, Tokens::get);
+        let reserved = self.estimated_input.get().saturating_add(reserved_output);
+        self.tokens.total().max(if self.usage_estimated { reserved } else { 0 })
+    }
+
+    /// The names of those attributes that the caller had set.
+    pub fn caller_attributes(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.caller_attributes.iter().map(|name| &*name.0)
+    }
+
     /// The call's attributes as they were then, in the line's order.
     pub fn attributes(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         self.attributes.iter()
@@ -149,6 +204,8 @@ pub struct ReplaySummary {
     /// Calls that an earlier process left in its journal: they are usage events from now on. Not counted
     /// among `events`.
     pub recovered: u64,
+    /// Lines of a checkpoint, which stand for all that is not counted above.
+    pub checkpoint_lines: u64,
 }
 
 /// Calls `each` with every usage event of the file at `path`, in the file's order, each request id
@@ -207,6 +264,42 @@ pub fn replay_all<P: AsRef<Path>>(
     read_all(paths, progress, Replay::new(each, true))
 }
 
+/// A part of a file: whole lines.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) path: PathBuf,
+    pub(crate) file: File,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+}
+
+/// The same for the usage events of parts of files, behind the lines that a checkpoint has at its own part,
+/// which is the first.
+pub(crate) fn replay_parts(
+    checkpoint: Option<Part>,
+    parts: Vec<Part>,
+    mut progress: impl FnMut(u64, u64),
+    mut each: impl FnMut(&Replayed<'_>),
+) -> Result<ReplaySummary, UsageError> {
+    let bytes = |part: &Part| part.to.saturating_sub(part.from);
+    let total = checkpoint.iter().chain(&parts).map(bytes).sum::<u64>();
+    let mut before = 0_u64;
+    let each = |past: Past<'_>| {
+        if let Past::Usage(event) = past {
+            each(event);
+        }
+    };
+    let mut replay = Replay::new(each, false);
+    let parts = parts.into_iter().map(|part| (part, false));
+    for (part, summed) in checkpoint.map(|part| (part, true)).into_iter().chain(parts) {
+        replay.takes_sums = summed;
+        let bytes = bytes(&part);
+        replay.read_part(part, |done| progress(before.saturating_add(done), total))?;
+        before = before.saturating_add(bytes);
+    }
+    Ok(replay.summary)
+}
+
 fn read_all<P: AsRef<Path>, F: FnMut(Past<'_>)>(
     paths: &[P],
     mut progress: impl FnMut(u64, u64),
@@ -250,6 +343,8 @@ struct Replay<F> {
     each: F,
     /// Whether refusals are parsed.
     wants_refusals: bool,
+    /// Whether these are lines of a checkpoint.
+    takes_sums: bool,
     seen: Seen,
     seen_refusals: Seen,
     timestamps: Rfc3339Reader,
@@ -261,6 +356,7 @@ impl<F: FnMut(Past<'_>)> Replay<F> {
         Self {
             each,
             wants_refusals,
+            takes_sums: false,
             seen: Seen::default(),
             seen_refusals: Seen::default(),
             timestamps: Rfc3339Reader::default(),
@@ -270,8 +366,23 @@ impl<F: FnMut(Past<'_>)> Replay<F> {
 
     fn read(&mut self, path: &Path, mut progress: impl FnMut(u64)) -> Result<(), UsageError> {
         let file = File::open(path).map_err(|source| UsageError::new(path, "open for reading", source))?;
+        self.read_lines(path, file, &mut progress)
+    }
+
+    fn read_part(&mut self, part: Part, mut progress: impl FnMut(u64)) -> Result<(), UsageError> {
+        let Part { path, mut file, from, to } = part;
+        file.seek(SeekFrom::Start(from)).map_err(|source| UsageError::new(&path, "read", source))?;
+        self.read_lines(&path, file.take(to.saturating_sub(from)), &mut progress)
+    }
+
+    fn read_lines(
+        &mut self,
+        path: &Path,
+        reader: impl Read,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<(), UsageError> {
         let skipped_before = self.summary.skipped_lines;
-        let mut lines = Lines::new(file);
+        let mut lines = Lines::new(reader);
         let mut bytes_reported = 0;
         while let Some(line) = lines.next().map_err(|source| UsageError::new(path, "read", source))? {
             self.take(path, &line);
@@ -332,6 +443,7 @@ impl<F: FnMut(Past<'_>)> Replay<F> {
             return Err(format!("it has the format version {}", event.v));
         }
         match &*event.kind {
+            _ if self.takes_sums => self.take_sum(&event),
             "usage" => self.take_event(&event),
             "refusal" => self.take_refusal(text),
             _ => Err("it is neither usage nor refusal".to_owned()),
@@ -345,7 +457,15 @@ impl<F: FnMut(Past<'_>)> Replay<F> {
             return Ok(());
         }
         self.summary.events += 1;
-        (self.each)(Past::Usage(&event.replayed(ts)));
+        (self.each)(Past::Usage(&event.replayed(ts, StandsFor::Call)));
+        Ok(())
+    }
+
+    fn take_sum(&mut self, event: &RawEvent<'_>) -> Result<(), String> {
+        let ts = self.timestamps.read(&event.ts).ok_or("its time is not RFC 3339")?;
+        let stands_for = event.stands_for(&mut self.timestamps).ok_or("it is no line of a checkpoint")?;
+        self.summary.checkpoint_lines += 1;
+        (self.each)(Past::Usage(&event.replayed(ts, stands_for)));
         Ok(())
     }
 

@@ -16,6 +16,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tollgate_limiter::TimestampMs;
+
+use crate::checkpoint::{Checkpoints, Schedule, Tip};
 use crate::error::UsageError;
 use crate::event::{Event, UsageEvent};
 use crate::journal::half::{HEADER_BYTES, LINE_BYTES_MAX};
@@ -26,7 +29,7 @@ use rotate::Rotating;
 use sync::Syncer;
 
 pub(crate) use file::open as append_only;
-pub(crate) use rotate::files;
+pub(crate) use rotate::{files, rotated_files};
 pub use sync::Synced;
 
 /// When the disk is asked to confirm what was written: what a power cut can lose.
@@ -60,6 +63,12 @@ pub struct WriterOptions {
     pub rotate_bytes: Option<u64>,
     /// The file is replaced by a new one when an event of a later day comes (in UTC).
     pub rotate_daily: bool,
+    /// The most files that it was rotated to; `None`: all are kept. The oldest are deleted once a checkpoint
+    /// stands for them.
+    pub keep_files: Option<usize>,
+    /// A checkpoint is made whenever so many bytes were written, or four times as many as the one before has
+    /// where that is more.
+    pub checkpoint_bytes: u64,
 }
 
 impl Default for WriterOptions {
@@ -72,6 +81,8 @@ impl Default for WriterOptions {
             fsync: Fsync::Never,
             rotate_bytes: None,
             rotate_daily: false,
+            keep_files: None,
+            checkpoint_bytes: 64 << 20,
         }
     }
 }
@@ -116,17 +127,29 @@ impl Writer {
     /// A file cannot be opened, or the thread cannot be started.
     pub fn resume(mut journal: Journal, options: WriterOptions) -> Result<Self, UsageError> {
         if !journal.is_restored() {
-            journal.restore(|_, _| (), |_| ())?;
+            // What was spent is asked for by nobody.
+            journal.restore(TimestampMs::new(u64::MAX), |_, _| (), |_| ())?;
         }
-        let target = Rotating::open(journal.usage_file(), &options)?;
-        Self::start(target, journal, options)
+        let tip = Arc::default();
+        let target = Rotating::open(journal.usage_file(), &options, Arc::clone(&tip))?;
+        Self::start(target, journal, Some(tip), options)
     }
 
-    fn start(target: impl Append, journal: Journal, options: WriterOptions) -> Result<Self, UsageError> {
+    /// `tip`: how far checkpoints may go, if there are to be any.
+    fn start(
+        target: impl Append,
+        journal: Journal,
+        tip: Option<Arc<Tip>>,
+        options: WriterOptions,
+    ) -> Result<Self, UsageError> {
         let (queue, journal) = (Arc::new(Queue::new(options.waiting_max)), Arc::new(journal));
         let path = journal.usage_file().to_owned();
         let failed = |source| UsageError::new(&path, "start the writer's thread", source);
-        thread::spawn(target, Arc::clone(&journal), Arc::clone(&queue), options).map_err(failed)?;
+        let schedule = Schedule { every_bytes: options.checkpoint_bytes, keep_files: options.keep_files };
+        let checkpoints = tip.map(|tip| Checkpoints::start(Arc::clone(&journal), tip, schedule));
+        let checkpoints = checkpoints.transpose().map_err(failed)?;
+        thread::spawn(target, Arc::clone(&journal), Arc::clone(&queue), checkpoints, options)
+            .map_err(failed)?;
         let start_sync = || Syncer::start(options.fsync, Arc::clone(&journal)).map_err(failed);
         let sync = (options.fsync != Fsync::Never).then(start_sync).transpose()?;
         let (waits, flush_timeout) = (options.fsync == Fsync::Always, options.flush_timeout);

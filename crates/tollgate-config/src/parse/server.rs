@@ -40,13 +40,26 @@ pub(super) fn usage(context: &Context<'_>, section: Section<'_>) -> UsageLog {
         fsync: section.field("fsync").and_then(|field| field.choice(&FSYNC)).unwrap_or(Fsync::Never),
         rotate_bytes: section.field("rotate_bytes").and_then(|field| field.integer(ROTATE_BYTES)),
         rotate_daily: section.boolean("rotate_daily", false),
+        keep_files: section.field("keep_files").and_then(|field| {
+            let count = field.integer(KEEP_FILES)?;
+            usize::try_from(count).ok()
+        }),
     };
+    if usage.rotate_bytes.is_none() && !usage.rotate_daily && usage.keep_files.is_some() {
+        let keep_files = section.field("keep_files");
+        keep_files.iter().for_each(|field| {
+            field.fail("needs \"rotate_daily = true\" or \"rotate_bytes\": otherwise there is one file");
+        });
+    }
     section.finish();
     usage
 }
 
 /// A file below would be one for every few thousand calls; above, none is rotated in practice.
 const ROTATE_BYTES: RangeInclusive<u64> = 1 << 20..=1 << 40;
+
+/// One at least: what was written last is not deleted at once.
+const KEEP_FILES: RangeInclusive<u64> = 1..=100_000;
 
 const FSYNC: [(&str, Fsync); 3] =
     [("never", Fsync::Never), ("second", Fsync::Second), ("always", Fsync::Always)];

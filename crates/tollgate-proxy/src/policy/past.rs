@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use http::Method;
 use tollgate_config::{Scope, Unit};
-use tollgate_limiter::{ExactAmount, Limit, Rule, Tokens};
+use tollgate_limiter::{ExactAmount, Limit, Rule};
 use tollgate_providers::route;
-use tollgate_usage::Replayed;
+use tollgate_usage::{Replayed, StandsFor};
 
 use super::{Called, LimitRule, Measure, Owner, Policy};
 
 impl Policy {
     /// Calls `each` with every budget and run that a recorded call was spent from, as today's rules have it,
-    /// and with what was spent of it.
+    /// and with what was spent of it. Of several calls at once: with their sum.
     pub(crate) fn spent_of(&self, event: &Replayed<'_>, mut each: impl FnMut(&Limit, ExactAmount)) {
         let past = Past {
             owner: Owner { tenant: event.tenant, key: event.key },
@@ -88,21 +88,18 @@ impl Past<'_> {
 
     /// What the call spent, where that comes back: not of rates and of what is open.
     fn measured(&self, rule: &LimitRule) -> Option<ExactAmount> {
+        if let StandsFor::Estimates(_) = self.event.stands_for {
+            return None;
+        }
         let is_sum = matches!(rule.rule, Rule::Idle { .. });
         match rule.measure {
             Measure::MicroUsd => Some(self.event.cost),
-            Measure::Steps | Measure::Elapsed => self.is_billed().then_some(ExactAmount::whole(1)),
-            Measure::Unit(Unit::Tokens) if is_sum => Some(ExactAmount::whole(self.tokens())),
+            Measure::Steps | Measure::Elapsed => {
+                self.is_billed().then_some(ExactAmount::whole(self.event.calls()))
+            }
+            Measure::Unit(Unit::Tokens) if is_sum => Some(ExactAmount::whole(self.event.tokens_spent())),
             Measure::Unit(_) | Measure::Concurrent | Measure::RequestTokens => None,
         }
-    }
-
-    /// What was used or, where that is an estimate, at least what was reserved: as the call was settled.
-    fn tokens(&self) -> u64 {
-        let event = self.event;
-        let reserved_output = event.reserved_output.map_or(0, Tokens::get);
-        let reserved = event.estimated_input.get().saturating_add(reserved_output);
-        event.tokens.total().max(if event.usage_estimated { reserved } else { 0 })
     }
 
     /// Whether its provider would have billed the call. Paths that are no longer known were.

@@ -137,7 +137,7 @@ pub(crate) fn simulate<P: AsRef<Path>>(
         Past::Refusal(refusal) => past_refusals += u64::from(refusal.ts >= since),
         Past::Usage(event) if event.ts < since => {
             spent_before.add(event.cost);
-            policy.spent_of(event, |limit, spent| store.restore(limit, event.ts, spent));
+            policy.spent_of(event, |limit, spent| store.restore(limit, event.ts..=event.ts, spent));
         }
         Past::Usage(event) => {
             if calls.len() <= CALLS_MAX {

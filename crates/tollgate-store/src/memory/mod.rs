@@ -7,7 +7,7 @@
 mod by_id;
 mod shards;
 
-use std::{array, fmt, hash::BuildHasher, sync::Arc};
+use std::{array, fmt, hash::BuildHasher, ops::RangeInclusive, sync::Arc};
 
 use foldhash::quality::RandomState;
 use tollgate_limiter::{
@@ -56,18 +56,30 @@ impl MemoryStore {
     /// calendar period of `at` if that is the current one, to a session or run if it is not forgotten.
     /// Counters of other rules begin anew: nothing happens to them.
     ///
-    /// The uses of a session come in the order of time, old ones too: whether it lasted shows only
-    /// then.
-    pub fn restore(&self, limit: &Limit, at: TimestampMs, spent: ExactAmount) {
+    /// What was spent at several moments may come as one, with the first and the last of them: they are in one
+    /// calendar period, and a session is not forgotten in between.
+    ///
+    /// The uses of a session come in the order of time, by their first moments, old ones too: whether it lasted
+    /// shows only then.
+    pub fn restore(&self, limit: &Limit, at: RangeInclusive<TimestampMs>, spent: ExactAmount) {
         let now = self.clock.now();
-        let at = match limit.rule {
-            Rule::Calendar(period) if period.index(at) == period.index(now) => at,
-            Rule::Idle { .. } | Rule::Elapsed { .. } => at.min(now),
+        let (first, last) = at.into_inner();
+        let (first, last) = match limit.rule {
+            Rule::Calendar(period) if period.index(first) == period.index(now) => (first, first),
+            Rule::Idle { .. } | Rule::Elapsed { .. } => (first.min(now), last.min(now)),
             _ => return,
         };
         let mut counters = self.counters.lock([limit].into_iter());
-        counters.sweep(at);
-        counters.change(limit, at, |counter| counter.record(limit.amount, at, spent));
+        counters.sweep(first);
+        counters.change(limit, first, |counter| counter.record(limit.amount, first, spent));
+        if last > first {
+            counters.change(limit, last, |counter| counter.record(limit.amount, last, ExactAmount::ZERO));
+        }
+    }
+
+    /// The time by its clock.
+    pub fn now(&self) -> TimestampMs {
+        self.clock.now()
     }
 
     /// Charges the whole plan for good, or nothing: for what is known beforehand. There is nothing to

@@ -62,7 +62,7 @@ pub(super) fn read(half: &[u8]) -> Option<Half<'_>> {
 
 /// Tells a whole line from a torn one. Each step is one-to-one in the word it takes in, so that no
 /// difference in a single word goes unnoticed.
-fn checksum(sequence: u64, line: &[u8]) -> u64 {
+pub(crate) fn checksum(sequence: u64, line: &[u8]) -> u64 {
     // An odd number with as many ones as zeros: the fraction of the golden ratio.
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let (words, rest) = line.as_chunks::<8>();

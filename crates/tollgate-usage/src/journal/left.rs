@@ -66,6 +66,22 @@ impl Left {
     }
 }
 
+/// The ids that the slots of `file` have of calls that are over: of each slot those that were written with a
+/// number up to that of `closed`. A half that is being written is of a call that is not over.
+pub(super) fn closed_ids(file: &File, closed: &[u64]) -> io::Result<Vec<String>> {
+    let mut bytes = vec![0; SLOT_BYTES];
+    let mut ids = Vec::new();
+    for (slot, closed) in (0..).zip(closed) {
+        read_some(file, &mut bytes, slot * SLOT_BYTES_U64)?;
+        let halves = PLACES.iter().filter_map(|place| half::read(bytes.get(*place..)?));
+        let over = halves.filter(|half| half.sequence <= *closed && !half.line.is_empty());
+        ids.extend(over.filter_map(|half| reader::request_id(half.line)));
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    Ok(ids)
+}
+
 /// Fills `buffer` from `offset` on; what lies behind the file's end is zeros.
 fn read_some(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
     let mut filled = 0;

@@ -36,6 +36,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use tollgate_limiter::TimestampMs;
+
+use crate::checkpoint;
 use crate::error::UsageError;
 use crate::reader::{self, ReplaySummary, Replayed};
 use crate::writer::append_only;
@@ -100,18 +103,23 @@ impl Journal {
     }
 
     /// Calls `each` with every event of the usage file and of those that it was rotated to, like
-    /// [`replay`](crate::replay), and then with those that an earlier process left in the journal. Before it returns these are in the usage file
+    /// [`replay`](crate::replay), and then with those that an earlier process left in the journal. In place of
+    /// all events that a checkpoint stands for, if one is good for a start at `now`, come its
+    /// [sums](crate::StandsFor::Calls), each kind in the order of time. Before it returns what was in the journal is in the usage file
     /// and on the disk, and gone from the journal. A usage file that is not there is an empty one.
     ///
     /// # Errors
     /// The usage file cannot be read or appended to. Nothing is lost: the next call or process goes on.
     pub fn restore(
         &mut self,
+        now: TimestampMs,
         progress: impl FnMut(u64, u64),
         mut each: impl FnMut(&Replayed<'_>),
     ) -> Result<ReplaySummary, UsageError> {
         let mut left = self.left.clone();
-        let mut summary = reader::replay_kept(&self.usage_file, progress, |event| {
+        let past = checkpoint::past(&self.usage_file, now)?;
+        past.closed.iter().for_each(|id| left.close(id));
+        let mut summary = reader::replay_parts(past.sums, past.rest, progress, |event| {
             left.close(event.request_id);
             each(event);
         })?;
@@ -127,6 +135,12 @@ impl Journal {
         }
         self.left = Left::default();
         Ok(summary)
+    }
+
+    /// The ids that slots still have of calls that are over.
+    pub(crate) fn closed_ids(&self) -> io::Result<Vec<String>> {
+        let closed = self.slots().closed();
+        left::closed_ids(&File::open(&self.path)?, &closed)
     }
 
     /// Appends `lines` to the usage file and has the disk confirm them.
@@ -194,15 +208,12 @@ impl Journal {
         self.slots().free(place);
     }
 
-    /// Everything is in the usage file and on the disk: leaves an empty journal to the next process.
-    pub(crate) fn close(&self) -> io::Result<()> {
-        if self.slots().all_free() {
-            self.disk.clear()?;
-        }
-        self.release()
+    /// Everything is in the usage file and on the disk: the next process finds an empty journal.
+    pub(crate) fn empty(&self) -> io::Result<()> {
+        if self.slots().all_free() { self.disk.clear() } else { Ok(()) }
     }
 
-    /// Leaves the journal as it is to the next process.
+    /// Lets the next process have the journal, as it is.
     pub(crate) fn release(&self) -> io::Result<()> {
         self.disk.release()
     }

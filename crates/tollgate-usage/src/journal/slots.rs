@@ -14,7 +14,8 @@ pub(super) struct Place {
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     free: Vec<Place>,
-    made: u32,
+    /// What was written into each slot that was made, up to which number, is of calls that are over.
+    closed: Vec<u64>,
 }
 
 impl Slots {
@@ -23,18 +24,26 @@ impl Slots {
         if let Some(place) = self.free.pop() {
             return Some(place);
         }
-        let index = (self.made < SLOTS_MAX).then_some(self.made)?;
-        self.made = self.made.saturating_add(1);
+        let made = u32::try_from(self.closed.len()).ok();
+        let index = made.filter(|made| *made < SLOTS_MAX)?;
+        self.closed.push(0);
         Some(Place { index, sequence: 0 })
     }
 
     /// Gives a slot back. What it holds stays until it is taken again: it is in the usage file too.
     pub(super) fn free(&mut self, place: Place) {
+        let closed = usize::try_from(place.index).ok().and_then(|index| self.closed.get_mut(index));
+        closed.into_iter().for_each(|closed| *closed = place.sequence);
         self.free.push(place);
+    }
+
+    /// For each slot the number of the last write of a call that is over.
+    pub(super) fn closed(&self) -> Vec<u64> {
+        self.closed.clone()
     }
 
     /// Whether no slot is taken.
     pub(super) fn all_free(&self) -> bool {
-        u32::try_from(self.free.len()) == Ok(self.made)
+        self.free.len() == self.closed.len()
     }
 }

@@ -176,6 +176,7 @@ fn restored(path: &Path) -> (BTreeMap<usize, u64>, u64) {
     let summary = Journal::open(path)
         .unwrap()
         .restore(
+            TimestampMs::new(u64::MAX),
             |_, _| (),
             |event| {
                 let before = costs.insert(event.request_id.parse().unwrap(), event.cost.units());

@@ -7,8 +7,9 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use tollgate_limiter::{Amount, DurationMs, ExactAmount, MicroUsd, TimestampMs, Tokens};
 
-use super::{Replayed, ReplayedRefusal};
+use super::{Replayed, ReplayedRefusal, StandsFor};
 use crate::event::{FirstReserved, TokenCounts};
+use crate::timestamp::Rfc3339Reader;
 
 /// The line as it stands. Other fields are skipped.
 #[derive(Debug, Default, Deserialize)]
@@ -88,12 +89,34 @@ pub(super) struct RawEvent<'a> {
     pub(super) uncorrected_input_tokens: Option<u64>,
     #[serde(default)]
     pub(super) duration_ms: u64,
+    /// Of lines of checkpoints only, like all that follow.
+    #[serde(borrow)]
+    last: Option<Text<'a>>,
+    #[serde(default)]
+    calls: u64,
+    #[serde(default)]
+    tokens: u64,
+    #[serde(default)]
+    estimates: Vec<(u64, u64)>,
 }
 
 impl RawEvent<'_> {
-    pub(super) fn replayed(&self, ts: TimestampMs) -> Replayed<'_> {
+    /// What a checkpoint's line stands for; `None`: it is none.
+    pub(super) fn stands_for(&self, timestamps: &mut Rfc3339Reader) -> Option<StandsFor<'_>> {
+        match &*self.kind {
+            "sum" => {
+                let last = timestamps.read(text(self.last.as_ref())?)?;
+                Some(StandsFor::Calls { last, calls: self.calls, tokens: self.tokens })
+            }
+            "estimates" => Some(StandsFor::Estimates(&self.estimates)),
+            _ => None,
+        }
+    }
+
+    pub(super) fn replayed<'a>(&'a self, ts: TimestampMs, stands_for: StandsFor<'a>) -> Replayed<'a> {
         Replayed {
             ts,
+            stands_for,
             request_id: &self.request_id,
             tenant: &self.tenant,
             key: &self.key,

@@ -7,9 +7,11 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::WriterOptions;
 use super::file::{self, Append};
+use crate::checkpoint::Tip;
 use crate::error::UsageError;
 use crate::timestamp::day_of_line;
 
@@ -28,14 +30,20 @@ pub(super) struct Rotating {
     day: Option<Day>,
     bytes_max: Option<u64>,
     daily: bool,
+    /// How far checkpoints may go.
+    tip: Arc<Tip>,
+    rotations: u64,
 }
 
 impl Rotating {
-    pub(super) fn open(path: &Path, options: &WriterOptions) -> Result<Self, UsageError> {
+    pub(super) fn open(path: &Path, options: &WriterOptions, tip: Arc<Tip>) -> Result<Self, UsageError> {
         let file = file::open(path)?;
         let (bytes_max, daily) = (options.rotate_bytes, options.rotate_daily);
-        let mut rotating = Self { path: path.to_owned(), file, bytes: 0, day: None, bytes_max, daily };
-        rotating.look().map_err(|source| UsageError::new(path, "read the beginning", source))?;
+        let path = path.to_owned();
+        let mut rotating = Self { path, file, bytes: 0, day: None, bytes_max, daily, tip, rotations: 0 };
+        let looked = rotating.look();
+        looked.map_err(|source| UsageError::new(&rotating.path, "read the beginning", source))?;
+        rotating.tip.is_at(rotating.bytes);
         Ok(rotating)
     }
 
@@ -59,10 +67,15 @@ impl Rotating {
 
     fn rotate(&mut self, day: Day) -> io::Result<()> {
         self.file.sync_all()?;
-        fs::rename(&self.path, next_name(&self.path, day)?)?;
-        // Should it fail, lines go on to the file under its new name.
-        self.file = file::open(&self.path).map_err(|error| error.source)?;
-        self.look()
+        let tip = Arc::clone(&self.tip);
+        tip.replace(|| {
+            fs::rename(&self.path, next_name(&self.path, day)?)?;
+            // Should it fail, lines go on to the file under its new name.
+            self.file = file::open(&self.path).map_err(|error| error.source)?;
+            self.rotations = self.rotations.saturating_add(1);
+            self.look()?;
+            Ok(self.bytes)
+        })
     }
 }
 
@@ -86,14 +99,24 @@ impl Append for Rotating {
     fn sync(&mut self) -> io::Result<()> {
         self.file.sync()
     }
+
+    fn over(&mut self) -> u64 {
+        self.tip.is_at(self.bytes);
+        self.rotations
+    }
 }
 
 /// The usage file at `path` and those that it was rotated to, as far as they exist: the oldest first.
 pub(crate) fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let current = path.exists().then(|| path.to_owned());
+    Ok(rotated_files(path)?.into_iter().chain(current).collect())
+}
+
+/// The files that `path` was rotated to, the oldest first.
+pub(crate) fn rotated_files(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut rotated = rotated(path)?;
     rotated.sort_unstable();
-    let current = path.exists().then(|| path.to_owned());
-    Ok(rotated.into_iter().map(|(_, _, file)| file).chain(current).collect())
+    Ok(rotated.into_iter().map(|(_, _, file)| file).collect())
 }
 
 fn next_name(path: &Path, day: Day) -> io::Result<PathBuf> {

@@ -2,24 +2,30 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::file::Append;
 use super::lines::Lines;
 use super::queue::Queue;
 use super::{Fsync, WriterOptions};
+use crate::checkpoint::Checkpoints;
 use crate::journal::Journal;
 
 /// The most bytes of one call to the system.
 const PIECE_BYTES: usize = 256 << 10;
+
+/// How long the last checkpoint is waited for. Without it the next start reads more.
+const CHECKPOINT_WAIT: Duration = Duration::from_secs(5);
 
 /// Starts the thread. It ends when `queue` is closed.
 pub(super) fn spawn(
     target: impl Append,
     journal: Arc<Journal>,
     queue: Arc<Queue>,
+    checkpoints: Option<Checkpoints>,
     options: WriterOptions,
 ) -> io::Result<()> {
-    let body = move || Thread { target, journal, queue, options }.run();
+    let body = move || Thread { target, journal, queue, checkpoints, rotations: 0, options }.run();
     std::thread::Builder::new().name("usage-writer".to_owned()).spawn(body).map(drop)
 }
 
@@ -27,6 +33,9 @@ struct Thread<A> {
     target: A,
     journal: Arc<Journal>,
     queue: Arc<Queue>,
+    checkpoints: Option<Checkpoints>,
+    /// How often the file was replaced.
+    rotations: u64,
     options: WriterOptions,
 }
 
@@ -36,23 +45,34 @@ impl<A: Append> Thread<A> {
         loop {
             let mut work = self.queue.take(self.options.batch_interval, spare);
             if let Err((error, lost)) = self.write(&work.lines) {
-                self.leave(self.journal.release());
+                self.leave(Ok(()));
                 return self.queue.finish(lost, Err(error));
             }
             work.lines.take_holds().for_each(|hold| self.journal.free(hold));
+            self.over(work.lines.bytes().len());
             self.queue.written();
             if work.last {
                 let synced = self.target.sync();
-                self.leave(if synced.is_ok() { self.journal.close() } else { self.journal.release() });
+                self.leave(if synced.is_ok() { self.journal.empty() } else { Ok(()) });
                 return self.queue.finish(0, synced);
             }
             spare = work.lines.into_spare();
         }
     }
 
-    /// The journal's end. What it still holds is in the usage file, or comes back at the next start.
-    fn leave(&self, result: io::Result<()>) {
-        if let Err(error) = result {
+    /// So many bytes more are in the file, and their calls are over.
+    fn over(&mut self, bytes: usize) {
+        let rotations = self.target.over();
+        let rotated = std::mem::replace(&mut self.rotations, rotations) != rotations;
+        self.checkpoints.iter().for_each(|checkpoints| checkpoints.wrote(bytes, rotated));
+    }
+
+    /// The journal's end. What it still holds is in the usage file, or comes back at the next start. While a
+    /// checkpoint is being made the files are this process's.
+    fn leave(&self, emptied: io::Result<()>) {
+        let ended = self.checkpoints.as_ref().is_none_or(|checkpoints| checkpoints.end(CHECKPOINT_WAIT));
+        let released = if ended { self.journal.release() } else { Ok(()) };
+        if let Err(error) = emptied.and(released) {
             tracing::error!(%error, "the journal of open calls cannot be closed");
         }
     }

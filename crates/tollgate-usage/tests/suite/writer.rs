@@ -2,7 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 
-use tollgate_limiter::ExactAmount;
+use tollgate_limiter::{ExactAmount, TimestampMs};
 use tollgate_usage::{Event, Journal, ReplaySummary, UsageEvent, Writer, WriterOptions};
 
 use crate::common::{line, read, usage};
@@ -109,7 +109,7 @@ fn what_the_full_disk_of_the_usage_file_did_not_take_comes_back_at_the_next_star
 
     let mut costs = Vec::new();
     let each = |event: &tollgate_usage::Replayed<'_>| costs.push((event.request_id.to_owned(), event.cost));
-    let summary = Journal::open(&path).unwrap().restore(|_, _| (), each).unwrap();
+    let summary = Journal::open(&path).unwrap().restore(TimestampMs::new(u64::MAX), |_, _| (), each).unwrap();
     assert_eq!(summary.recovered, 3);
     costs.sort_unstable();
     assert_eq!(costs, ids.map(|id| (id.to_owned(), usage(id).cost)), "as they were settled");
