@@ -19,9 +19,9 @@ const PRICES: &str = "models:\n  unit:\n    input: 1\n    output: 1\n    aliases
 const BASE: &str = "[[providers]]\nid = \"p\"\nprotocol = \"anthropic\"\nbase_url = \"https://p.example\"\n\
     [[tenants]]\nid = \"a\"\n[[tenants.keys]]\nid = \"k\"\nkey_env = \"key_0\"\nattributes = { team = \"ml\" }\n\
     caller_attributes = [\"user\"]\n\
-    [[tenants]]\nid = \"b\"\n[[tenants.keys]]\nid = \"k\"\nkey_env = \"key_1\"\ncaller_attributes = [\"user\"]\n";
+    [[tenants]]\nid = \"b\"\n[[tenants.keys]]\nid = \"l\"\nkey_env = \"key_1\"\ncaller_attributes = [\"user\"]\n";
 const WINDOWS: [&str; 7] = ["minute", "hour", "day", "week", "month", "total", "session"];
-const SCOPES: [&str; 7] = ["global", "tenant", "key", "team", "user", "model", "provider"];
+const SCOPES: [&str; 8] = ["global", "tenant", "key", "team", "user", "model", "provider", "session"];
 const RUNS: &str = "[[runs]]\nmax_steps = 5\nmax_tokens = 1000\nbudget_usd = 3\nmax_seconds = 600\n";
 
 /// What a call was, and how long after the one before.
@@ -72,7 +72,7 @@ fn event(id: usize, ts: TimestampMs, call: &Call) -> UsageEvent {
         ts,
         request_id: format!("{id:032x}").into(),
         tenant: call.tenant.into(),
-        key: "k".into(),
+        key: if call.tenant == "a" { "k" } else { "l" }.into(),
         attributes: Arc::new(team.into_iter().chain(user).collect()),
         caller_attributes: call.user.map(|_| "user").into_iter().collect(),
         session: call.session.map(|id| Session { id: id.into(), derived: false }),
@@ -101,7 +101,10 @@ fn event(id: usize, ts: TimestampMs, call: &Call) -> UsageEvent {
 /// Some budgets, each of a scope and a window, for all models or some, and perhaps a run.
 fn config() -> impl Strategy<Value = String> {
     let filter = prop::option::of(select(&["[\"unit\"]", "[\"dear\"]", "[\"o*\"]"][..]));
-    let limit = (select(&SCOPES[..]), select(&WINDOWS[..]), filter);
+    let limit = (select(&SCOPES[..]), select(&WINDOWS[..]), filter).prop_map(|(scope, window, filter)| {
+        // What a session has spent in a month is forgotten with the session.
+        (scope, if scope == "session" { "session" } else { window }, filter)
+    });
     (prop::collection::btree_map(limit, Just(()), 1..10), any::<bool>()).prop_map(|(limits, run)| {
         let limit = |(scope, window, filter): &(&str, &str, Option<&str>)| {
             let filter = filter.map_or_else(String::new, |globs| format!("models = {globs}\n"));
