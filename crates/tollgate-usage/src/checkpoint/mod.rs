@@ -87,7 +87,6 @@ fn past_of(usage_file: &Path, files: Vec<Opened>, now: Option<TimestampMs>) -> P
 }
 
 /// The checkpoint at `path` and from where on each of `files` is not in it, or why it is of no use.
-#[expect(clippy::type_complexity, reason = "an answer within an answer, for one caller")]
 fn usable(
     path: &Path,
     files: &[Opened],
