@@ -48,6 +48,7 @@ pub(crate) fn open(config: &Config, setup: &mut Setup, clock: &Arc<dyn Clock>) -
                 skipped_lines = summary.skipped_lines,
                 torn_tail = summary.torn_tail,
                 recovered = summary.recovered,
+                checkpoint_lines = summary.checkpoint_lines,
                 "spend restored from the usage file"
             );
             Ok(Open { store, spending, _shared: None })

@@ -65,7 +65,7 @@ use tollgate_config::{Alert, Config, KeyHash, Unpriced, UsageLog};
 use tollgate_limiter::TimestampMs;
 use tollgate_pricing::PriceTable;
 use tollgate_store::{Clock, MemoryStore, Store};
-use tollgate_usage::{Fsync, Journal, ReplaySummary, UsageError, Writer, WriterOptions};
+use tollgate_usage::{Fsync, Journal, ReplaySummary, Replayed, UsageError, Writer, WriterOptions};
 
 use crate::{
     alerts::{AlertThread, Crossing, Thresholds, Watch},
@@ -177,7 +177,10 @@ impl Setup {
     /// As there.
     pub fn recover(&mut self, progress: impl FnMut(u64, u64)) -> Result<ReplaySummary, UsageError> {
         let mut journal = Journal::open(&self.config.usage.file)?;
-        let summary = journal.restore(progress, |event| self.estimates.learn_again(&self.policy, event))?;
+        // What was spent is asked for by nobody.
+        let now = TimestampMs::new(u64::MAX);
+        let learn = |event: &Replayed<'_>| self.estimates.learn_again(&self.policy, event);
+        let summary = journal.restore(now, progress, learn)?;
         self.journal = Some(journal);
         Ok(summary)
     }

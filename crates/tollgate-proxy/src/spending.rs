@@ -1,6 +1,6 @@
 //! What a proxy has spent, out of its own usage files: for a shared store that has forgotten it.
 
-use std::{path::PathBuf, sync::Weak};
+use std::{ops::RangeInclusive, path::PathBuf, sync::Weak};
 
 use tollgate_limiter::{ExactAmount, Limit, TimestampMs};
 use tollgate_usage::{UsageError, replay_kept};
@@ -16,19 +16,22 @@ pub struct Spending {
 
 impl Spending {
     /// Calls `each` with every budget, session and run that a settled call was spent from, as the running
-    /// configuration has them: the limit, the moment of the call, what was spent. In the order of the usage
-    /// file. Blocks. Whether the proxy still runs.
+    /// configuration has them: the limit, the moment of the call, what was spent; for what a checkpoint sums
+    /// up, the first moment and the last one. In the order of time. Blocks. Whether the proxy still runs.
     ///
     /// # Errors
     ///
     /// The usage file cannot be written to its end or read.
-    pub fn each(&self, mut each: impl FnMut(&Limit, TimestampMs, ExactAmount)) -> Result<bool, UsageError> {
+    pub fn each(
+        &self,
+        mut each: impl FnMut(&Limit, RangeInclusive<TimestampMs>, ExactAmount),
+    ) -> Result<bool, UsageError> {
         let Some(shared) = self.shared.upgrade() else { return Ok(false) };
         let app = shared.app.load_full();
         app.usage.flush()?;
         let nobody = |_done, _total| {};
-        replay_kept(&self.usage_file, nobody, |event| {
-            app.policy.spent_of(event, |limit, spent| each(limit, event.ts, spent));
+        replay_kept(&self.usage_file, app.clock.now(), nobody, |event| {
+            app.policy.spent_of(event, |limit, spent| each(limit, event.ts..=event.last_use(), spent));
         })?;
         Ok(true)
     }

@@ -8,6 +8,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     fmt,
     num::NonZeroU64,
+    ops::RangeInclusive,
     sync::{Arc, atomic::Ordering},
 };
 
@@ -16,8 +17,8 @@ use tollgate_store::{Attempt, Clock, MemoryStore, Store as _, StoreError};
 
 use crate::{RedisStore, request};
 
-/// Hears of each budget, session or run that was spent from: the limit, when, how much.
-pub type Spend<'a> = &'a mut dyn FnMut(&Limit, TimestampMs, ExactAmount);
+/// Hears of each budget, session or run that was spent from: the limit, from when to when, how much.
+pub type Spend<'a> = &'a mut dyn FnMut(&Limit, RangeInclusive<TimestampMs>, ExactAmount);
 
 /// Tells of everything that a copy had spent, in the order of time. A text where that is not possible now.
 pub type Told = dyn Fn(Spend<'_>) -> Result<(), String> + Send + Sync;
@@ -145,9 +146,10 @@ fn collect(spent: &Told, clock: Arc<dyn Clock>) -> Result<Parts, String> {
     let memory = MemoryStore::new(clock);
     let mut last: HashMap<CounterKey, (Arc<Limit>, TimestampMs)> = HashMap::new();
     spent(&mut |limit, at, amount| {
+        let latest = *at.end();
         memory.restore(limit, at, amount);
-        let entry = last.entry(limit.key.clone()).or_insert_with(|| (Arc::new(limit.clone()), at));
-        entry.1 = entry.1.max(at);
+        let entry = last.entry(limit.key.clone()).or_insert_with(|| (Arc::new(limit.clone()), latest));
+        entry.1 = entry.1.max(latest);
     })?;
     let (limits, moments): (Vec<_>, Vec<_>) = last.into_values().unzip();
     let Ok(Ok(views)) = memory.inspect(&limits).now_or_later() else { return Err("no answer".to_owned()) };

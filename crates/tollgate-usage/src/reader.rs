@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 
 use tollgate_limiter::{DurationMs, ExactAmount, MicroUsd, TimestampMs, Tokens};
 
+use crate::checkpoint;
 use crate::error::UsageError;
 use crate::event::{FirstReserved, TokenCounts};
 use crate::json::VERSION;
 use crate::timestamp::Rfc3339Reader;
-use crate::writer::files;
 use line::{RawEvent, RawRefusal};
 use lines::{Content, Line, Lines};
 use seen::Seen;
@@ -224,17 +224,19 @@ pub fn replay(
 }
 
 /// The same for the usage file at `path` and those that it was rotated to, the oldest first. One that is not
-/// there is an empty one.
+/// there is an empty one. In place of all events that a checkpoint stands for, if one is good for a start at
+/// `now`, come its [sums](StandsFor::Calls).
 ///
 /// # Errors
 /// They cannot be listed or read.
 pub fn replay_kept(
     path: &Path,
+    now: TimestampMs,
     progress: impl FnMut(u64, u64),
     each: impl FnMut(&Replayed<'_>),
 ) -> Result<ReplaySummary, UsageError> {
-    let files = files(path).map_err(|source| UsageError::new(path, "list", source))?;
-    replay_usage(&files, progress, each)
+    let past = checkpoint::past(path, now)?;
+    replay_parts(past.sums, past.rest, progress, each)
 }
 
 /// The same for several files, one after the other.

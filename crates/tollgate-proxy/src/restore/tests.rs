@@ -88,6 +88,7 @@ fn event(id: usize, ts: TimestampMs, call: &Call) -> UsageEvent {
         service_tier: None,
         reserved: MicroUsd::new(0),
         reserved_output: Tokens::new(50),
+        first_reserved: None,
         cost: ExactAmount::from_millionths(u128::from(call.cost) * 1_234_567),
         estimated_input: Tokens::new(9),
         uncorrected_input: Some(Tokens::new(8)),
@@ -130,7 +131,7 @@ fn restored(
         store.inspect(limits).now_or_later().unwrap_or_else(|_| panic!("a memory store answers at once"));
     let tokens = Tokens::new(1_000);
     let protocol = tollgate_providers::Protocol::Anthropic;
-    (views.unwrap(), estimates.corrected(protocol, Some("unit"), "unit", tokens).get())
+    (views.unwrap(), estimates.corrected(protocol, Some("unit"), "unit", tokens, None).get())
 }
 
 proptest! {

@@ -62,53 +62,65 @@ pub(crate) struct Past {
 
 /// What a start at `now` reads of the usage file at `usage_file` and its rotated ones.
 pub(crate) fn past(usage_file: &Path, now: TimestampMs) -> Result<Past, UsageError> {
-    let failed = |source| UsageError::new(usage_file, "open for reading", source);
-    let files = files(usage_file).map_err(failed)?;
-    let opened = files.into_iter().map(Opened::open).collect::<io::Result<Vec<_>>>().map_err(failed)?;
-    Ok(past_of(usage_file, opened, Some(now)))
+    // Before the files: one that is deleted meanwhile is summed up in this checkpoint or still open.
+    let found = Found::read(usage_file);
+    let opened = open_all(usage_file);
+    let opened = opened.map_err(|source| UsageError::new(usage_file, "open for reading", source))?;
+    Ok(found.past(opened, Some(now)))
 }
 
-/// What is to be read to know all that `files` have; `now`: at a start of that moment.
-fn past_of(usage_file: &Path, files: Vec<Opened>, now: Option<TimestampMs>) -> Past {
-    let path = beside(usage_file, ".checkpoint");
-    let problem = match usable(&path, &files, now) {
-        Ok(Ok((checkpoint, beginnings))) => {
-            let rest = files.into_iter().zip(beginnings).map(|(file, from)| file.from(from)).collect();
-            return Past { sums: Some(checkpoint.sums), closed: checkpoint.closed, rest };
+fn open_all(usage_file: &Path) -> io::Result<Vec<Opened>> {
+    files(usage_file)?.into_iter().map(Opened::open).collect()
+}
+
+/// What is in a checkpoint's place.
+struct Found {
+    path: PathBuf,
+    read: io::Result<Option<file::Checkpoint>>,
+}
+
+impl Found {
+    fn read(usage_file: &Path) -> Self {
+        let path = beside(usage_file, ".checkpoint");
+        Self { read: file::read(&path), path }
+    }
+
+    /// What is to be read to know all that `files` have; `now`: at a start of that moment.
+    fn past(self, files: Vec<Opened>, now: Option<TimestampMs>) -> Past {
+        let Self { path, read } = self;
+        let problem = match read {
+            Ok(Some(checkpoint)) => match beginnings(&checkpoint.head, &files, now) {
+                Ok(beginnings) => {
+                    let rest = files.into_iter().zip(beginnings).map(|(file, from)| file.from(from));
+                    let (sums, closed, rest) = (checkpoint.sums, checkpoint.closed, rest.collect());
+                    return Past { sums: Some(sums), closed, rest };
+                }
+                Err(problem) => Some(problem),
+            },
+            Ok(None) => Some("it is damaged, or of another version".to_owned()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(problem) = problem {
+            tracing::warn!(file = %path.display(), problem, "the checkpoint is not used: everything is read");
         }
-        Ok(Err(problem)) => problem.to_owned(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        Err(error) => error.to_string(),
-    };
-    if !problem.is_empty() {
-        tracing::warn!(file = %path.display(), problem, "the checkpoint is not used: everything is read");
+        Past { rest: files.into_iter().map(|file| file.from(0)).collect(), ..Past::default() }
     }
-    Past { rest: files.into_iter().map(|file| file.from(0)).collect(), ..Past::default() }
 }
 
-/// The checkpoint at `path` and from where on each of `files` is not in it, or why it is of no use.
-fn usable(
-    path: &Path,
-    files: &[Opened],
-    now: Option<TimestampMs>,
-) -> io::Result<Result<(file::Checkpoint, Vec<u64>), &'static str>> {
-    let Some(checkpoint) = file::read(path)? else {
-        return Ok(Err("it is damaged, or of another version"));
-    };
-    let newest = TimestampMs::new(checkpoint.head.newest_ms);
-    if now.is_some_and(|now| now < aggregate::oldest_start(newest)) {
-        return Ok(Err("the clock was set back by more than an hour"));
+/// From where on each of `files` is not in a checkpoint, or why that is of no use.
+fn beginnings(head: &file::Head, files: &[Opened], now: Option<TimestampMs>) -> Result<Vec<u64>, String> {
+    let oldest_start = aggregate::oldest_start(TimestampMs::new(head.newest_ms));
+    if now.is_some_and(|now| now < oldest_start) {
+        return Err("the clock was set back by more than an hour".to_owned());
     }
-    let Some(beginnings) = cover::beginnings(&checkpoint.head.files, files)? else {
-        return Ok(Err("the usage files are not those that it was made of"));
-    };
-    Ok(Ok((checkpoint, beginnings)))
+    let beginnings = cover::beginnings(&head.files, files).map_err(|error| error.to_string())?;
+    beginnings.ok_or_else(|| "the usage files are not those that it was made of".to_owned())
 }
 
 /// How many bytes no checkpoint stands for, and how many the one has that stands for the others.
 fn found(usage_file: &Path) -> io::Result<(u64, u64)> {
-    let opened = files(usage_file)?.into_iter().map(Opened::open).collect::<io::Result<Vec<_>>>()?;
-    let past = past_of(usage_file, opened, None);
+    let past = Found::read(usage_file).past(open_all(usage_file)?, None);
     let bytes = |part: &Part| part.to.saturating_sub(part.from);
     Ok((past.rest.iter().map(bytes).sum(), past.sums.as_ref().map_or(0, bytes)))
 }
@@ -129,7 +141,7 @@ fn make(journal: &Journal, tip: &Tip, keep_files: Option<usize>) -> Result<u64, 
     journal.sync().map_err(failed)?;
     opened.iter().try_for_each(|file| file.file.sync_all()).map_err(failed)?;
 
-    let past = past_of(usage_file, opened, None);
+    let past = Found::read(usage_file).past(opened, None);
     let mut aggregate = Aggregate::new();
     reader::replay_parts(past.sums, past.rest, |_, _| (), |event| aggregate.add(event))?;
     aggregate.compact();
