@@ -201,7 +201,7 @@ mod tests {
             let told = move |each: Spend<'_>| {
                 for number in &counters {
                     let limit = limit(&format!("limit {number}"), Rule::Calendar(Period::Day));
-                    each(&limit, NOW, ExactAmount::whole(1 + *number));
+                    each(&limit, NOW..=NOW, ExactAmount::whole(1 + *number));
                 }
                 Ok(())
             };
@@ -226,10 +226,14 @@ mod tests {
             let one = ExactAmount::whole(1);
             let (run, old) =
                 (limit("run", Rule::Elapsed { after: hour }), limit("old", Rule::Idle { after: hour }));
-            each(&old, before(4_000_000), one);
-            each(&limit("yesterday", Rule::Calendar(Period::Day)), before(86_400_000), one);
-            each(&run, before(2_000_000), one);
-            each(&run, before(50_000), one);
+            each(&old, before(4_000_000)..=before(4_000_000), one);
+            each(
+                &limit("yesterday", Rule::Calendar(Period::Day)),
+                before(86_400_000)..=before(86_400_000),
+                one,
+            );
+            each(&run, before(2_000_000)..=before(2_000_000), one);
+            each(&run, before(50_000)..=before(50_000), one);
             Ok(())
         };
         let parts = collect(&told, Arc::new(ManualClock::new(NOW)) as Arc<dyn Clock>).unwrap();

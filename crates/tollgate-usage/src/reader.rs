@@ -437,7 +437,8 @@ impl<F: FnMut(Past<'_>)> Replay<F> {
         if text.as_bytes().starts_with(REFUSAL_PREFIX) {
             return self.take_refusal(text);
         }
-        let event: RawEvent<'_> = match plain::event(text) {
+        // Plain lines are those of usage files.
+        let event: RawEvent<'_> = match plain::event(text).filter(|_| !self.takes_sums) {
             Some(event) => event,
             None => serde_json::from_str(text).map_err(|error| line::describe(&error))?,
         };
