@@ -176,7 +176,9 @@ fn filled(calls: usize) -> (tempfile::TempDir, Process) {
 
 fn more(process: &mut Process, calls: usize) {
     for _ in 0..calls {
-        [Step::Admit, Step::Settle(0), Step::Append { frees: true }].map(|step| process.run(step));
+        for step in [Step::Admit, Step::Settle(0), Step::Append { frees: true }] {
+            process.run(step);
+        }
     }
 }
 
@@ -236,7 +238,9 @@ fn a_checkpoint_of_other_files_or_of_a_later_time_is_not_used() {
     );
     assert_eq!(change(&|path| fs::write(path, &text[..text.len() / 2]).unwrap()), 2);
     assert_eq!(change(&|path| fs::write(path, "").unwrap()), 0);
-    let twice = |path: &Path| drop(fs::copy(path, path.with_file_name("usage.2026-11-29.1.jsonl")).unwrap());
+    let twice = |path: &Path| {
+        fs::copy(path, path.with_file_name("usage.2026-11-29.1.jsonl")).unwrap();
+    };
     assert_eq!(change(&twice), 5, "a copy counts once");
 
     let (_copied, path) = copy(&process.path);
