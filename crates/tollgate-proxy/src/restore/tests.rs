@@ -149,7 +149,7 @@ proptest! {
         let path = folder.path().join("usage.jsonl");
         let (mut at, mut id) = (BEGIN_MS, 0);
         for life in &lives {
-            let writer = Writer::open(&path, WriterOptions { rotate_daily: true, ..WriterOptions::default() }).unwrap();
+            let writer = Writer::open(&path, WriterOptions { rotate_daily: true, checkpoint_bytes: 1, ..WriterOptions::default() }).unwrap();
             for call in life {
                 at += call.after_ms;
                 let ts = TimestampMs::new(at - call.late_ms);

@@ -302,7 +302,11 @@ fn sessions_that_are_forgotten_are_not_kept_apart() {
         });
         aggregate.compact();
         let mut lines = 0;
-        aggregate.lines(|_| Ok::<_, ()>(lines += 1)).unwrap();
+        let counted = aggregate.lines(|_| {
+            lines += 1;
+            Ok::<_, ()>(())
+        });
+        counted.unwrap();
         lines
     };
     assert_eq!(add(0, 500), 500);

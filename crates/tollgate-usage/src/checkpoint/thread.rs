@@ -8,6 +8,9 @@ use std::time::Duration;
 use super::Tip;
 use crate::journal::Journal;
 
+/// With less to sum up none is made at the end: reading that takes no time.
+const LAST_BYTES_MIN: u64 = 1 << 20;
+
 /// When there are checkpoints, and what is kept beside them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schedule {
@@ -108,7 +111,8 @@ impl Thread {
             state.rotated = false;
             drop(state);
             // At the end reading what is not covered may take less time than this.
-            let is_worth_it = !last || (uncovered > 0 && uncovered >= made_bytes);
+            let least = made_bytes.max(self.schedule.every_bytes.min(LAST_BYTES_MIN));
+            let is_worth_it = !last || (uncovered > 0 && uncovered >= least);
             let made = is_worth_it.then(|| super::make(&self.journal, &self.tip, self.schedule.keep_files));
             let mut state = self.shared.lock();
             match made {
