@@ -44,7 +44,8 @@ impl Name {
             b"citation" | b"citations" | b"annotations" => Self::Citations,
             b"content" => Self::Content,
             b"content_block" => Self::ContentBlock,
-            b"data" => Self::Data,
+            // An image in the answer is a URL that holds it whole (OpenRouter's `images`).
+            b"data" | b"url" => Self::Data,
             b"delta" => Self::Delta,
             b"error" => Self::Error,
             b"finish_reason" => Self::FinishReason,

@@ -125,6 +125,15 @@ fn c78_zero_usage_without_content_is_zero() {
 }
 
 #[test]
+fn an_image_in_an_answer_is_no_text() {
+    let image = format!("data:image/png;base64,{}", "iVBORw0K".repeat(10_000));
+    let delta = format!(r#"{{"content":"Here.","images":[{{"image_url":{{"url":"{image}"}}}}]}}"#);
+    let body = openai_stream(&[&format!(r#"{{"choices":[{{"index":0,"delta":{delta}}}]}}"#)]);
+    let seen = meter(CHAT, &RequestFacts::default(), true, &body).output_seen.get();
+    assert!((1..10).contains(&seen), "{seen}");
+}
+
+#[test]
 fn output_seen_counts_text_thought_and_tool_arguments() {
     let words = "several words of an answer ".repeat(20);
     let seen = |delta: &str| {
