@@ -46,6 +46,9 @@ impl Refused {
     /// What a stream is told whose reservation may not grow. `limits` are those of the plan, in its order.
     pub(crate) fn extension(refusal: &Refusal, limits: &[AppliedLimit]) -> Self {
         let binding = &refusal.binding;
+        if let Some(limit) = limits.get(binding.index).filter(|limit| limit.rule.is_of_run()) {
+            return run::exhausted(binding, limit);
+        }
         let message = limits.get(binding.index).map_or_else(
             || "A limit does not allow this answer to go on.".to_owned(),
             |limit| {
