@@ -114,6 +114,22 @@ async fn c7_with_the_default_reservation_a_balance_of_a_cent_refuses_the_stream(
 }
 
 #[tokio::test]
+async fn a_run_that_ends_a_stream_says_of_what_it_is_out() {
+    let gateway = Gateway::start(GatewayOptions {
+        config: format!("{}[[runs]]\nmax_tokens = 1_500\n", tenant("1", "")),
+        prices: Some(UNIT_PRICES.to_owned()),
+        reservation: SMALL.to_owned(),
+        ..GatewayOptions::default()
+    });
+    let text = post(&gateway, ANTHROPIC, 100_000, &LONG).await.text();
+    let last = events(&text).pop().expect("an event");
+    assert_eq!(last["error"]["details"]["error_code"], "run_exhausted", "{last}");
+    let message = last["error"]["message"].as_str().expect("a message");
+    assert!(message.contains("out of tokens") && message.contains("limit 1500 tokens"), "{message}");
+    assert_eq!(settled(&gateway).await["outcome"], "cut_off");
+}
+
+#[tokio::test]
 async fn a_stream_within_its_budget_is_extended_and_settled_at_what_it_used() {
     for path in [ANTHROPIC, OPENAI] {
         let gateway = gateway("1", SMALL);

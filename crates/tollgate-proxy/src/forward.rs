@@ -107,7 +107,11 @@ impl<'a> Forward<'a> {
     fn relay(self, answer: Response<Incoming>, hides_usage: bool) -> Response<Body> {
         let Self { app, upstream, endpoint, request_id, mut call, facts } = self;
         let (mut head, incoming) = answer.into_parts();
-        let streamed = is_event_stream(&head.headers);
+        let is_event_stream = is_of_type(&head.headers, "text/event-stream");
+        // Not every server says what it sends. JSON is no stream of events, but as long if it was to be one.
+        let asked = facts.as_ref().is_some_and(|facts| facts.stream);
+        let in_events = is_event_stream || (asked && !is_of_type(&head.headers, "application/json"));
+        let streamed = in_events || asked;
         let encoded = head.headers.get(header::CONTENT_ENCODING).is_some_and(headers::is_coded);
         headers::strip_connection_headers(&mut head.headers);
         call.answered(head.status.as_u16(), streamed);
@@ -117,13 +121,13 @@ impl<'a> Forward<'a> {
             let relay = Relay::unmetered(incoming, upstream.idle_timeout);
             return response(head, Body::relay(relay));
         }
-        let filter = (hides_usage && streamed && !encoded).then(StreamFilter::new);
+        let filter = (hides_usage && in_events && !encoded).then(StreamFilter::new);
         if filter.is_some() {
             head.headers.remove(header::CONTENT_LENGTH);
         }
         let facts = facts.unwrap_or_default();
-        let meter = Meter::new(endpoint, &facts, streamed);
-        let tail = if streamed && !encoded {
+        let meter = Meter::new(endpoint, &facts, in_events);
+        let tail = if in_events && !encoded {
             Tail::stream(endpoint.protocol, request_id.to_owned())
         } else {
             Tail::closed()
@@ -220,7 +224,8 @@ fn announce_limit(map: &mut http::HeaderMap, call: &Call) {
     }
 }
 
-fn is_event_stream(headers: &http::HeaderMap) -> bool {
+/// Whether the body is of the media type `expected`, in lower case.
+fn is_of_type(headers: &http::HeaderMap, expected: &str) -> bool {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    value.is_some_and(|value| value.trim_start().to_ascii_lowercase().starts_with("text/event-stream"))
+    value.is_some_and(|value| value.trim_start().to_ascii_lowercase().starts_with(expected))
 }

@@ -89,7 +89,16 @@ fn estimated(quote: &Quote, output_seen: Tokens) -> Usage {
 
 /// What a broken answer had reported, with the output that passed where that is more.
 fn seen_so_far(quote: &Quote, metered: &Metered) -> Usage {
-    metered.usage_seen().unwrap_or_else(|| estimated(quote, metered.output_seen))
+    let seen = metered.usage_seen().unwrap_or_else(|| estimated(quote, metered.output_seen));
+    if metered.is_final { seen } else { with_input(seen, quote) }
+}
+
+/// No prompt is empty: servers that report their input at the end report none until then.
+fn with_input(usage: Usage, quote: &Quote) -> Usage {
+    if usage.input_total() > 0 {
+        return usage;
+    }
+    Usage { input: quote.estimated_input.get(), ..usage }
 }
 
 impl Bill {

@@ -56,6 +56,11 @@ impl Decoder {
         }
     }
 
+    /// Whether nothing more of the answer can be read.
+    pub(crate) const fn is_unreadable(&self) -> bool {
+        matches!(self, Self::Unreadable)
+    }
+
     /// Passes the decoded form of `bytes` to `sink`.
     pub(crate) fn decode(&mut self, bytes: &[u8], mut sink: impl FnMut(&[u8])) {
         match self {

@@ -7,7 +7,7 @@ use std::{
 
 use http::HeaderMap;
 use tollgate_limiter::Verdict;
-use tollgate_providers::{Meter, StreamEnd};
+use tollgate_providers::{ErrorKind, Meter, StreamEnd};
 use tollgate_usage::Outcome;
 
 use super::{
@@ -15,7 +15,7 @@ use super::{
     extend::{self, Answer, Later},
     rolling::{Growth, Rolling},
 };
-use crate::{call::Call, refuse::Refused};
+use crate::{call::Call, quote::Quote, refuse::Refused};
 
 /// What is needed to settle: the call, and the meter that has read the answer so far.
 ///
@@ -64,6 +64,10 @@ impl Metering {
     /// Sees to it that what has been read so far is reserved.
     pub(super) fn cover(&mut self) -> Cover {
         let (Some(rolling), Some(call)) = (&mut self.rolling, &self.call) else { return Cover::Held };
+        let is_covered = call.quote().is_none_or(Quote::is_covered);
+        if self.decoder.is_unreadable() && !is_covered && call.app().policy.cutoff {
+            return Cover::CutOff(unreadable());
+        }
         let due = call.terms().and_then(|terms| rolling.due(&terms, &self.meter));
         let (Some(growth), Some(held)) = (due, call.held()) else { return Cover::Held };
         match extend::ask(&call.app().store, held, growth.step, &growth.charges) {
@@ -134,13 +138,21 @@ impl Metering {
     /// The answer goes no further: because of `outcome`, unless it was whole by its own protocol.
     /// Tells whether its content was finished.
     pub(super) fn end(&mut self, outcome: Outcome) -> bool {
-        let metered = self.meter.finish();
+        let mut metered = self.meter.finish();
+        metered.has_unread |= self.decoder.is_unreadable();
         let outcome = if metered.end == StreamEnd::Complete { Outcome::Complete } else { outcome };
         if let Some(call) = self.call.take() {
             call.ended(&metered, outcome);
         }
         metered.is_finished
     }
+}
+
+/// What nobody can read cannot be held to its reservation.
+fn unreadable() -> Refused {
+    let message =
+        "The provider's answer is in a coding that cannot be read, so that it would escape its budget.";
+    Refused::new(ErrorKind::UpstreamUnreachable, "answer_unreadable", message)
 }
 
 impl Drop for Metering {

@@ -18,6 +18,13 @@ use crate::{policy::AppliedLimit, quote::Quote, settle::SoFar};
 /// ([`tollgate_limiter::EXTENSIONS_MAX`]).
 const STEPS_PER_DOUBLING: u32 = 256;
 
+/// An estimate of the output comes to this many times the output at most: text in tiny pieces, signatures.
+/// An answer that comes to more has not kept its limit.
+const ESTIMATE_TIMES_MAX: u64 = 4;
+
+/// So much more may a short answer seem to be.
+const ESTIMATE_MORE_MAX: u64 = 1_024;
+
 /// Where a stream stands with its reservation.
 #[derive(Debug)]
 pub(crate) struct Rolling {
@@ -31,6 +38,8 @@ pub(crate) struct Rolling {
     steps: u32,
     /// Whether one was not.
     is_beyond: bool,
+    /// The output tokens from which an answer has not ended that said it was finished.
+    ends_by: Option<u64>,
 }
 
 /// What a stream is judged by: all that was known when it was admitted.
@@ -58,16 +67,16 @@ pub(crate) struct Growth {
 }
 
 impl Rolling {
-    /// The state at the beginning of an answer; `None` where it never has to grow: no hard budget holds it,
-    /// or all the output it may have is reserved.
+    /// The state at the beginning of an answer; `None` where it never has to grow: no hard budget holds it.
     pub(crate) fn new(terms: &Terms<'_>, slice_tokens: u64, meter: &Meter) -> Option<Self> {
         let is_held = terms.limits.iter().any(AppliedLimit::grows_with_output);
-        if !terms.quote.billed || !is_held || terms.quote.is_covered() {
+        if !terms.quote.billed || !is_held {
             return None;
         }
         let so_far = SoFar::new(meter.running(), terms.quote, terms.prices, terms.at);
         let ask_at = used_up_at(terms, &so_far, slice_tokens);
-        Some(Self { slice_tokens, ask_at, reports: meter.reports(), steps: 0, is_beyond: false })
+        let reports = meter.reports();
+        Some(Self { slice_tokens, ask_at, reports, steps: 0, is_beyond: false, ends_by: None })
     }
 
     /// What to ask for before anything more is passed on, if what has passed the meter has come to what is
@@ -78,13 +87,21 @@ impl Rolling {
             return None;
         }
         self.reports = reports;
-        // An answer that is finished costs what it costs: there is nothing left to cut off.
-        if meter.is_finished() || terms.quote.is_covered() {
-            self.ask_at = u64::MAX;
-            return None;
+        let slice_tokens = self.slice();
+        // An answer that is finished costs what it costs: there is nothing left to cut off, unless it goes on.
+        if meter.is_finished() {
+            let seen = meter.output_seen().get();
+            let ends_by = *self.ends_by.get_or_insert(seen.saturating_add(slice_tokens));
+            if seen < ends_by {
+                self.ask_at = ends_by;
+                return None;
+            }
         }
         let so_far = SoFar::new(meter.running(), terms.quote, terms.prices, terms.at);
-        let slice_tokens = self.slice();
+        if terms.quote.is_covered() && !is_overrun(terms.quote, so_far.output_tokens()) {
+            self.ask_at = overrun_from(terms.quote);
+            return None;
+        }
         self.ask_at = used_up_at(terms, &so_far, slice_tokens);
         let output_tokens = within_limit(terms.quote, so_far.output_tokens());
         if output_tokens < self.ask_at {
@@ -117,9 +134,23 @@ impl Rolling {
     }
 }
 
-/// No answer is longer than its limit, whatever the estimate says.
+/// The output tokens that count of so many that were seen: no answer is longer than its limit, whatever the
+/// estimate says. One whose provider does not keep the limit, or does not know the field that names it, is.
 fn within_limit(quote: &Quote, output_tokens: u64) -> u64 {
+    if is_overrun(quote, output_tokens) {
+        return output_tokens;
+    }
     output_tokens.min(quote.output_limit.unwrap_or(u64::MAX))
+}
+
+fn is_overrun(quote: &Quote, output_tokens: u64) -> bool {
+    output_tokens >= overrun_from(quote)
+}
+
+/// The output tokens seen from which an answer has passed its limit, and not only seems to.
+fn overrun_from(quote: &Quote) -> u64 {
+    let limit = quote.output_limit.unwrap_or(u64::MAX);
+    limit.saturating_mul(ESTIMATE_TIMES_MAX).saturating_add(ESTIMATE_MORE_MAX)
 }
 
 /// What `limit` is charged when `before` grows to `after`. Rates, open requests and the size of requests are

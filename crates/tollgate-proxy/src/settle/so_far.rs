@@ -7,7 +7,7 @@ use tollgate_pricing::{ModelPrice, PriceTable, Usage};
 use tollgate_providers::Running;
 use tollgate_usage::Flags;
 
-use super::{Priced, Pricing, Tier, amounts, cost_of, estimated};
+use super::{Priced, Pricing, Tier, amounts, cost_of, estimated, with_input};
 use crate::{amounts::Amounts, quote::Quote};
 
 /// What the model that answers has used so far: the reported input, or the estimated one while none is
@@ -31,7 +31,7 @@ impl<'a> SoFar<'a> {
         let pricing = Pricing { quote, prices, at };
         let Priced { price, counted, .. } = pricing.priced_as(running.model, &quote.model, &mut Flags::new());
         Self {
-            usage: running.usage.unwrap_or_else(|| estimated(quote, running.output_seen)),
+            usage: with_input(running.usage.unwrap_or_else(|| estimated(quote, running.output_seen)), quote),
             price,
             counted,
             served_tier: running.service_tier,

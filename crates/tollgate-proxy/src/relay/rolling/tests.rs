@@ -293,6 +293,48 @@ fn a_reported_input_above_the_estimate_uses_the_reservation_up_before_any_output
     assert!(stream.pass(&end(50)).is_none(), "what is finished is not extended");
 }
 
+/// Passes text until no more is reserved; the output seen then.
+fn seen_when_cut(stream: &mut Stream<'_>, store: &MemoryStore) -> Option<u64> {
+    (0..1_000).find(|_| !stream.pass_covered(store, &text(400))).map(|_| stream.meter.output_seen().get())
+}
+
+#[test]
+fn an_answer_that_passes_its_own_limit_is_held_to_its_reservation_again() {
+    for reservation in ["output_tokens = \"max\"", "fit = true", "output_tokens = 10"] {
+        let policy = policy(&budget("0.05"), &format!("{reservation}\nextend_tokens = 100"));
+        let store = MemoryStore::new(Arc::new(Still));
+        let mut stream = Stream::open(&policy, &store, 1, &facts(10)).unwrap();
+        let seen = seen_when_cut(&mut stream, &store);
+        assert!(seen.is_some_and(|seen| (4_500..5_500).contains(&seen)), "{reservation}: {seen:?} of 5,000");
+    }
+}
+
+#[test]
+fn an_answer_that_goes_on_after_its_end_is_held_to_its_reservation_again() {
+    let policy = policy(&budget("0.05"), "output_tokens = 100\nextend_tokens = 100");
+    let store = MemoryStore::new(Arc::new(Still));
+    let mut stream = Stream::open(&policy, &store, 1, &facts(100_000)).unwrap();
+    let stop = "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"},\"usage\":{\"output_tokens\":1}}\n\n";
+    assert!(stream.pass_covered(&store, &start(10)) && stream.pass_covered(&store, stop));
+    let seen = seen_when_cut(&mut stream, &store);
+    assert!(seen.is_some_and(|seen| (4_500..5_500).contains(&seen)), "{seen:?} of 5,000");
+}
+
+#[test]
+fn c94_input_that_is_not_reported_yet_counts_as_estimated() {
+    let policy = policy(&budget("1"), "output_tokens = 10\nextend_tokens = 20");
+    let store = MemoryStore::new(Arc::new(Still));
+    let mut stream = Stream::open(&policy, &store, 1, &facts(400)).unwrap();
+    assert!(stream.pass_covered(&store, &start(0)));
+    let growth = (0..100).find_map(|_| stream.pass(&text(40))).unwrap();
+    let input = stream.judged.quote.estimated_input.get();
+    let expected = input * INPUT_PRICE + growth.covers * OUTPUT_PRICE;
+    assert_eq!(growth.quote.reserved.cost.rounded_up().get(), expected);
+    let metered = stream.meter.finish();
+    let bill = bill(&End::Broken(&metered), &stream.judged.quote, &policy.prices, NOW);
+    assert_eq!(bill.tokens.input, input);
+}
+
 #[test]
 fn slices_double_long_before_a_store_remembers_no_more_steps() {
     let policy = policy(&budget("100000"), "output_tokens = 1\nextend_tokens = 1");
