@@ -1,5 +1,6 @@
-//! What estimates of the input have taught: a correction for each model, and for each family of models; and
-//! what the latest call of each agent loop came to.
+//! What estimates of the input have taught: for each tenant a correction for each model, and for each family of
+//! models; and what the latest call of each agent loop came to. What one tenant sends changes no other's
+//! reservations.
 
 mod loops;
 
@@ -24,8 +25,8 @@ use self::loops::{LatestCall, Loops};
 
 pub(crate) use self::loops::LoopId;
 
-/// The most models that are learned about. A price table has some hundred.
-const MODELS_MAX: usize = 1_024;
+/// The most models that are learned about, those of each tenant counted apart.
+const MODELS_MAX: usize = 4_096;
 
 /// Nothing is corrected.
 const UNCORRECTED_PERMILLE: u64 = 1_000;
@@ -34,7 +35,7 @@ const UNCORRECTED_PERMILLE: u64 = 1_000;
 /// [`InputRatios::factor_permille`] has it.
 const CORRECTED_PERMILLE: (u64, u64) = (500, 4_000);
 
-/// What was learned, by protocol and model. Looking up takes no lock.
+/// What was learned, by protocol, tenant and model. Looking up takes no lock.
 #[derive(Debug, Default)]
 pub(crate) struct Estimates {
     anthropic: ArcSwap<Models>,
@@ -60,7 +61,7 @@ impl Estimates {
     /// it has none.
     pub(crate) fn corrected(
         &self,
-        protocol: Protocol,
+        (protocol, tenant): (Protocol, &str),
         model: Option<&str>,
         name: &str,
         estimate: Tokens,
@@ -68,7 +69,7 @@ impl Estimates {
     ) -> Tokens {
         let learned = self.models(protocol).load();
         let factor = |name: &str| {
-            let factor = learned.get(name)?.factor.load(Ordering::Relaxed);
+            let factor = learned.get(&*key(tenant, name))?.factor.load(Ordering::Relaxed);
             (factor > 0).then_some(factor)
         };
         let factor = model.and_then(factor).or_else(|| factor(model_family(name)));
@@ -85,7 +86,7 @@ impl Estimates {
         if let (Some(protocol), Some(uncorrected)) = (quote.protocol, event.uncorrected_input) {
             let price = policy.prices.lookup(&quote.model, event.ts).map(ModelPrice::id);
             let reported = Tokens::new(event.tokens.input_total());
-            self.learn(protocol, price, &quote.model, uncorrected, reported);
+            self.learn((protocol, &*event.tenant), price, &quote.model, uncorrected, reported);
             let latest = LatestCall { estimated: uncorrected, reported };
             quote.of_loop.into_iter().for_each(|id| self.loops.note(id, latest, event.ts));
         }
@@ -104,22 +105,23 @@ impl Estimates {
         let Ok(endpoint) = route("POST", event.path, None) else { return };
         let name = event.requested_model.unwrap_or(event.model);
         let price = policy.prices.lookup(name, event.ts).map(ModelPrice::id);
+        let of = (endpoint.protocol, event.tenant);
         for (uncorrected, reported) in pairs {
-            self.learn(endpoint.protocol, price, name, Tokens::new(*uncorrected), Tokens::new(*reported));
+            self.learn(of, price, name, Tokens::new(*uncorrected), Tokens::new(*reported));
         }
     }
 
     /// Learns from a request whose input was estimated, uncorrected, and then reported.
     fn learn(
         &self,
-        protocol: Protocol,
+        (protocol, tenant): (Protocol, &str),
         model: Option<&str>,
         name: &str,
         estimated: Tokens,
         reported: Tokens,
     ) {
         for name in model.into_iter().chain([model_family(name)]) {
-            let Some(learned) = self.of(protocol, name) else { continue };
+            let Some(learned) = self.of(protocol, &key(tenant, name)) else { continue };
             let mut ratios = learned.ratios.lock().unwrap_or_else(PoisonError::into_inner);
             ratios.add(estimated, reported);
             learned.factor.store(ratios.factor_permille().unwrap_or(0), Ordering::Relaxed);
@@ -155,6 +157,11 @@ impl Estimates {
     }
 }
 
+/// What is learned of a tenant's calls to `model` is found under this key. Neither has a zero byte.
+fn key(tenant: &str, model: &str) -> String {
+    [tenant, model].join("\0")
+}
+
 /// The uncorrected estimate of a call whose report can be compared with it: the model that was asked for
 /// has answered alone, has read nothing that the body does not show, and its provider said how much.
 pub(crate) fn comparable(policy: &Policy, quote: &Quote, bill: &Bill, at: TimestampMs) -> Option<Tokens> {
@@ -172,7 +179,7 @@ mod tests {
     #[test]
     fn a_model_is_corrected_by_itself_and_a_new_one_by_its_family() {
         let estimates = Estimates::default();
-        let (protocol, tokens) = (Protocol::Anthropic, Tokens::new(1_000));
+        let (protocol, tokens) = ((Protocol::Anthropic, "t"), Tokens::new(1_000));
         let corrected =
             |protocol, model| estimates.corrected(protocol, model, "claude-sonnet-5-5", tokens, None).get();
         let learn = |model, reported| {
@@ -185,10 +192,12 @@ mod tests {
         let of_family = corrected(protocol, Some("claude-sonnet-5-5"));
         assert!((700..=740).contains(&of_family), "{of_family}");
         assert_eq!(corrected(protocol, None), of_family, "a name without a price");
-        assert_eq!(corrected(Protocol::OpenAi, Some("claude-sonnet-5-5")), 1_000);
+        assert_eq!(corrected((Protocol::OpenAi, "t"), Some("claude-sonnet-5-5")), 1_000);
         learn("claude-sonnet-5-5", 1_200);
         let of_model = corrected(protocol, Some("claude-sonnet-5-5"));
         assert!((1_200..=1_260).contains(&of_model), "{of_model}");
+        let of_another = corrected((Protocol::Anthropic, "u"), Some("claude-sonnet-5-5"));
+        assert_eq!(of_another, 1_000, "what a tenant sends teaches nothing of another's");
     }
 
     #[test]
@@ -196,7 +205,7 @@ mod tests {
         let estimates = Estimates::default();
         let corrected = |estimate, estimated, reported| {
             let latest = LatestCall { estimated: Tokens::new(estimated), reported: Tokens::new(reported) };
-            estimates.corrected(Protocol::OpenAi, None, "m", Tokens::new(estimate), Some(latest)).get()
+            estimates.corrected((Protocol::OpenAi, "t"), None, "m", Tokens::new(estimate), Some(latest)).get()
         };
         assert_eq!(corrected(1_100, 1_000, 700), 700 + 100);
         assert_eq!(corrected(1_100, 1_000, 1_600), 1_600 + 160);
@@ -210,7 +219,7 @@ mod tests {
         let estimates = Estimates::default();
         for index in 0..MODELS_MAX + 50 {
             let model = format!("m{index}");
-            estimates.learn(Protocol::OpenAi, Some(&model), &model, Tokens::new(1), Tokens::new(1));
+            estimates.learn((Protocol::OpenAi, "t"), Some(&model), &model, Tokens::new(1), Tokens::new(1));
         }
         assert_eq!(estimates.openai.load().len(), MODELS_MAX);
     }

@@ -207,7 +207,13 @@ impl Quote {
         let latest = of_loop.and_then(|id| asked.estimates.loops.latest(id, at));
         let quote = Self {
             billed: true,
-            estimated_input: asked.estimates.corrected(protocol, price, &facts.model, uncorrected, latest),
+            estimated_input: asked.estimates.corrected(
+                (protocol, &asked.key.tenant),
+                price,
+                &facts.model,
+                uncorrected,
+                latest,
+            ),
             uncorrected_input: facts.shows_all_input().then_some(uncorrected),
             of_loop,
             protocol: Some(protocol),

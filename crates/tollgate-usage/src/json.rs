@@ -276,8 +276,7 @@ pub(crate) fn write_sum(out: &mut Vec<u8>, sum: &SumLine<'_>) {
 pub(crate) fn write_estimates<'a>(
     out: &mut Vec<u8>,
     at: TimestampMs,
-    path: &str,
-    model: &str,
+    [tenant, path, model]: [&str; 3],
     pairs: impl Iterator<Item = &'a (u64, u64)>,
 ) {
     let mut object = Object::open(out);
@@ -285,7 +284,7 @@ pub(crate) fn write_estimates<'a>(
     object.text("type", "estimates");
     timestamp::write(object.key("ts"), at);
     object.text("request_id", "");
-    object.text("tenant", "");
+    object.text("tenant", tenant);
     object.text("model", model);
     object.text("path", path);
     object.number("cost_micro_usd", 0);

@@ -10,6 +10,9 @@ const FACTOR_PERMILLE: (u64, u64) = (500, 4_000);
 /// With fewer samples nothing is corrected.
 const SAMPLES_MIN: u32 = 20;
 
+/// A shorter prompt teaches nothing: what providers put around it is most of it, and it costs next to nothing.
+const ESTIMATED_MIN: u64 = 128;
+
 /// With so many all counts are halved: what is older weighs less and less.
 const SAMPLES_MAX: u32 = 1_024;
 
@@ -56,11 +59,11 @@ impl InputRatios {
     /// Takes a request whose input was estimated by [`estimate_input`](crate::estimate_input), uncorrected,
     /// and whose provider has reported it. What has neither changes nothing.
     pub fn add(&mut self, estimated: Tokens, reported: Tokens) {
-        let Some(ratio) = reported.get().saturating_mul(1_000).checked_div(estimated.get()) else { return };
-        let bucket = BOUNDS.partition_point(|bound| *bound < ratio).min(BUCKETS - 1);
-        if reported == Tokens::ZERO {
+        if reported == Tokens::ZERO || estimated.get() < ESTIMATED_MIN {
             return;
         }
+        let Some(ratio) = reported.get().saturating_mul(1_000).checked_div(estimated.get()) else { return };
+        let bucket = BOUNDS.partition_point(|bound| *bound < ratio).min(BUCKETS - 1);
         if let Some(count) = self.counts.get_mut(bucket) {
             *count = count.saturating_add(1);
         }
@@ -107,7 +110,8 @@ mod tests {
         assert_eq!(of([90_000; 20]).factor_permille(), Some(4_000));
         let mut nothing = of([]);
         (0..40).for_each(|_| nothing.add(Tokens::ZERO, Tokens::new(5)));
-        (0..40).for_each(|_| nothing.add(Tokens::new(5), Tokens::ZERO));
+        (0..40).for_each(|_| nothing.add(Tokens::new(500), Tokens::ZERO));
+        (0..40).for_each(|_| nothing.add(Tokens::new(12), Tokens::new(8)));
         assert_eq!(nothing.factor_permille(), None);
     }
 

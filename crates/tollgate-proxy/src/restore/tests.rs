@@ -83,15 +83,15 @@ fn event(id: usize, ts: TimestampMs, call: &Call) -> UsageEvent {
         stream: false,
         status: 200,
         outcome: Outcome::Complete,
-        tokens: TokenCounts { input: 10, output: call.cost % 100, ..TokenCounts::default() },
+        tokens: TokenCounts { input: 1_000, output: call.cost % 100, ..TokenCounts::default() },
         usage_estimated: call.estimated,
         service_tier: None,
         reserved: MicroUsd::new(0),
         reserved_output: Tokens::new(50),
         first_reserved: None,
         cost: ExactAmount::from_millionths(u128::from(call.cost) * 1_234_567),
-        estimated_input: Tokens::new(9),
-        uncorrected_input: Some(Tokens::new(8)),
+        estimated_input: Tokens::new(900),
+        uncorrected_input: Some(Tokens::new(800)),
         duration: DurationMs::new(5),
         ttfb: None,
         flags: Vec::new(),
@@ -130,8 +130,8 @@ fn restored(
     let views =
         store.inspect(limits).now_or_later().unwrap_or_else(|_| panic!("a memory store answers at once"));
     let tokens = Tokens::new(1_000);
-    let protocol = tollgate_providers::Protocol::Anthropic;
-    (views.unwrap(), estimates.corrected(protocol, Some("unit"), "unit", tokens, None).get())
+    let of = (tollgate_providers::Protocol::Anthropic, "a");
+    (views.unwrap(), estimates.corrected(of, Some("unit"), "unit", tokens, None).get())
 }
 
 proptest! {

@@ -30,8 +30,8 @@ const SUMS_MAX: usize = 4 << 20;
 /// With fewer sums nothing is summed up further before the end.
 const COMPACT_AT: usize = 1 << 16;
 
-/// The most models whose estimates are kept, and of each so many of the latest requests.
-const MODELS_MAX: usize = 1_024;
+/// The most models whose estimates are kept, those of each tenant counted apart, and of each so many of the latest requests.
+const MODELS_MAX: usize = 4_096;
 const ESTIMATES_MAX: usize = 256;
 
 /// What calls have in common: names by their number, in the order of the fields of [`SumLine`].
@@ -60,7 +60,8 @@ struct Sum {
 pub(super) struct Aggregate {
     names: Names,
     sums: HashMap<Common, Sum>,
-    estimates: HashMap<(u32, u32), Estimates>,
+    /// Of each tenant, path and model.
+    estimates: HashMap<[u32; 3], Estimates>,
     newest: TimestampMs,
     compact_at: usize,
 }
@@ -168,7 +169,7 @@ impl Aggregate {
 
     fn add_estimates(&mut self, event: &Replayed<'_>, pairs: &[(u64, u64)]) {
         let model = self.names.number(event.requested_model.unwrap_or(event.model));
-        let of = (self.names.number(event.path), model);
+        let of = [self.names.number(event.tenant), self.names.number(event.path), model];
         if self.estimates.len() >= MODELS_MAX && !self.estimates.contains_key(&of) {
             return;
         }
@@ -191,9 +192,9 @@ impl Aggregate {
         };
         let mut estimates: Vec<_> = self.estimates.iter().collect();
         estimates.sort_unstable_by_key(|(of, _)| **of);
-        for ((path, model), kept) in estimates {
-            let (path, model) = (self.names.text(*path), self.names.text(*model));
-            put(&|out| json::write_estimates(out, kept.at, path, model, kept.pairs.iter()))?;
+        for (of, kept) in estimates {
+            let of = of.map(|number| self.names.text(number));
+            put(&|out| json::write_estimates(out, kept.at, of, kept.pairs.iter()))?;
         }
         let mut sums: Vec<_> = self.sums.iter().collect();
         sums.sort_unstable_by_key(|(common, sum)| (common.session.is_some(), sum.first, *common));
