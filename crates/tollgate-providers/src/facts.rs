@@ -66,7 +66,7 @@ impl RequestFacts {
     }
 
     /// Whether the request is for a stream that will not report its usage unless the request is
-    /// rewritten ([`crate::rewrite`]). The client then expects no usage chunk.
+    /// rewritten ([`crate::rewrite()`]). The client then expects no usage chunk.
     pub fn lacks_usage_in_stream(&self) -> bool {
         self.stream && self.usage_flag != openai::UsageFlag::Settled
     }

@@ -5,7 +5,7 @@
 //! - [`route()`] tells which call of which protocol a path is;
 //! - [`inspect`] reads from a request's body what admission needs ([`RequestFacts`]), without
 //!   building a tree of it and without copying what it carries;
-//! - [`rewrite`] puts into it what makes its answer meterable and bounded, and a [`StreamFilter`] takes
+//! - [`rewrite()`] puts into it what makes its answer meterable and bounded, and a [`StreamFilter`] takes
 //!   out of the answer what the client did not ask for;
 //! - a [`Meter`] reads an answer's usage while its bytes pass, however they are cut;
 //! - [`error_body()`] says no in the client's own protocol.
