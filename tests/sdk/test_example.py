@@ -47,7 +47,7 @@ def test_a_request_is_explained_without_being_sent():
         assert part in explained.stdout
     as_json = run("explain", "--key", "agents", "--json", request, example="limits.toml", **SECRETS)
     limits = json.loads(as_json.stdout)["limits"]
-    assert {"global", "team", "user", "provider", "model"} == {limit["scope"] for limit in limits}
+    assert {"global", "team", "user", "provider", "model", "session"} == {limit["scope"] for limit in limits}
     header = ["--header", "x-tollgate-team: other"]
     refused = run("explain", "--key", "agents", *header, request, example="limits.toml", **SECRETS)
     assert refused.returncode == 1 and "attribute_not_allowed" in refused.stderr
