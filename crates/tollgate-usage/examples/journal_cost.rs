@@ -18,7 +18,9 @@ const TICK_US: u64 = 10_000;
 
 fn main() {
     let folder = std::env::args().nth(1).unwrap_or_else(|| ".".to_owned());
-    let path = std::path::Path::new(&folder).join("journal_cost.jsonl");
+    let folder = std::path::Path::new(&folder).join("journal_cost");
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("usage.jsonl");
     for round in 0..3 {
         let recorded = measure(&path, |writer| {
             for id in 0..CALLS {
@@ -50,6 +52,7 @@ fn main() {
         println!("of that two bare writes {written} ns");
         println!("round {round}: recorded {recorded} ns, held and settled {held} ns a call");
     }
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 /// As many calls as come within the interval of a batch at ten thousand a second.
