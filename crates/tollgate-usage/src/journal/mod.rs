@@ -77,6 +77,8 @@ impl Journal {
     /// # Errors
     /// The journal cannot be opened or read, or another process has it.
     pub fn open(usage_file: &Path) -> Result<Self, UsageError> {
+        // By whatever link it is named, a usage file has one journal and with it one process.
+        let usage_file = &usage_file.canonicalize().unwrap_or_else(|_not_there_yet| usage_file.to_owned());
         let mut path = usage_file.as_os_str().to_owned();
         path.push(".open");
         let path = PathBuf::from(path);
