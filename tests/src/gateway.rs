@@ -22,7 +22,7 @@ use tollgate_pricing::PriceTable;
 use tollgate_proxy::{Proxy, ReloadError, Setup, Spending, Stopped};
 use tollgate_store::{Clock, CounterView, FallbackStore, ManualClock, MemoryStore, Store, SystemClock};
 
-use crate::Client;
+use crate::{Client, eventually};
 
 /// What the proxy sends to the mock in place of a client's key; the mock accepts nothing else.
 pub const PROVIDER_KEY: &str = "sk_provider_sentinel";
@@ -280,6 +280,22 @@ pub async fn parallel(
         statuses.push(call.await.expect("no panic"));
     }
     statuses
+}
+
+/// The only usage event of the tenant `t`, after checking that its day's counter says the same and nothing is
+/// open.
+///
+/// # Panics
+///
+/// It is not so.
+pub async fn settled(gateway: &Gateway) -> Value {
+    let is_settled = || gateway.store.open_reservations() == 0 && !gateway.usage_events().is_empty();
+    eventually("the call is settled", is_settled).await;
+    let events = gateway.usage_events();
+    assert_eq!(events.len(), 1, "one call, one settlement: {events:?}");
+    let counter = gateway.counter("t", "micro_usd", "day", 1_000_000).await;
+    assert_eq!((counter.spent.as_millionths(), counter.held.get()), (gateway.cost_pico_usd("t"), 0));
+    events.into_iter().next().expect("one event")
 }
 
 /// How many of the statuses are `wanted`.

@@ -9,7 +9,7 @@ mod gateway;
 
 pub use client::{Answer, Client, Connection, json_request};
 pub use gateway::{
-    BeforeStore, Clocked, Gateway, GatewayOptions, PROVIDER_KEY, count, counter, parallel, setup,
+    BeforeStore, Clocked, Gateway, GatewayOptions, PROVIDER_KEY, count, counter, parallel, settled, setup,
 };
 
 use std::time::Duration;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tollgate_tests::{
-    Answer, Client, Gateway, GatewayOptions, PATIENCE, UNIT_PRICES, eventually, json_request,
+    Answer, Client, Gateway, GatewayOptions, PATIENCE, UNIT_PRICES, eventually, json_request, settled,
 };
 
 const ANTHROPIC: &str = "/v1/messages";
@@ -46,17 +46,6 @@ fn asking(max_tokens: u64) -> Value {
 
 async fn post(gateway: &Gateway, path: &str, max_tokens: u64, headers: &[&str]) -> Answer {
     Client::new(gateway.address()).post(path, "key_of_t", &asking(max_tokens), headers).await
-}
-
-/// The only usage event, after checking that the counter says the same and nothing is open.
-async fn settled(gateway: &Gateway) -> Value {
-    let is_settled = || gateway.store.open_reservations() == 0 && !gateway.usage_events().is_empty();
-    eventually("the call is settled", is_settled).await;
-    let events = gateway.usage_events();
-    assert_eq!(events.len(), 1, "one call, one settlement: {events:?}");
-    let counter = gateway.counter("t", "micro_usd", "day", 1_000_000).await;
-    assert_eq!((counter.spent.as_millionths(), counter.held.get()), (gateway.cost_pico_usd("t"), 0));
-    events.into_iter().next().expect("one event")
 }
 
 async fn metrics(gateway: &Gateway) -> String {

@@ -8,7 +8,7 @@
 
 use serde_json::{Value, json};
 use tollgate_tests::{
-    Answer, Client, Gateway, GatewayOptions, PATIENCE, UNIT_PRICES, eventually, json_request,
+    Answer, Client, Gateway, GatewayOptions, PATIENCE, UNIT_PRICES, eventually, json_request, settled,
 };
 
 const TENANT: &str = "[[tenants]]\nid = \"t\"\nrequests_per_minute = 1000\ntokens_per_minute = 1000000\n\
@@ -36,17 +36,6 @@ fn body(stream: bool) -> Value {
 
 async fn post(gateway: &Gateway, path: &str, stream: bool, headers: &[&str]) -> Answer {
     Client::new(gateway.address()).post(path, "key_of_t", &body(stream), headers).await
-}
-
-/// The only usage event, after checking that the counters say the same and nothing is open.
-async fn settled(gateway: &Gateway) -> Value {
-    let is_settled = || gateway.store.open_reservations() == 0 && !gateway.usage_events().is_empty();
-    eventually("the call is settled", is_settled).await;
-    let events = gateway.usage_events();
-    assert_eq!(events.len(), 1, "one call, one settlement: {events:?}");
-    let counter = gateway.counter("t", "micro_usd", "day", 1_000_000).await;
-    assert_eq!((counter.spent.as_millionths(), counter.held.get()), (gateway.cost_pico_usd("t"), 0));
-    events.into_iter().next().expect("one event")
 }
 
 /// Opens a call, reads until `text`, leaves.

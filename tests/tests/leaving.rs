@@ -8,7 +8,7 @@
 
 use serde_json::{Value, json};
 use tollgate_tests::{
-    Client, Connection, Gateway, GatewayOptions, PATIENCE, UNIT_PRICES, eventually, json_request,
+    Client, Connection, Gateway, GatewayOptions, PATIENCE, UNIT_PRICES, json_request, settled,
 };
 
 const PATHS: [&str; 2] = ["/v1/messages", "/v1/chat/completions"];
@@ -41,16 +41,6 @@ async fn read_events(connection: &mut Connection, count: usize) {
         let read = connection.read_so_far().len();
         connection.read_at_least(read + 1).await.expect("more events");
     }
-}
-
-async fn settled(gateway: &Gateway) -> Value {
-    let is_settled = || gateway.store.open_reservations() == 0 && !gateway.usage_events().is_empty();
-    eventually("the call is settled", is_settled).await;
-    let events = gateway.usage_events();
-    assert_eq!(events.len(), 1, "one call, one settlement: {events:?}");
-    let counter = gateway.counter("t", "micro_usd", "day", 1_000_000).await;
-    assert_eq!((counter.spent.as_millionths(), counter.held.get()), (gateway.cost_pico_usd("t"), 0));
-    events.into_iter().next().expect("one event")
 }
 
 #[tokio::test]
