@@ -77,8 +77,7 @@ impl Journal {
     /// # Errors
     /// The journal cannot be opened or read, or another process has it.
     pub fn open(usage_file: &Path) -> Result<Self, UsageError> {
-        // By whatever link it is named, a usage file has one journal and with it one process.
-        let usage_file = &usage_file.canonicalize().unwrap_or_else(|_not_there_yet| usage_file.to_owned());
+        let usage_file = &followed(usage_file);
         let mut path = usage_file.as_os_str().to_owned();
         path.push(".open");
         let path = PathBuf::from(path);
@@ -249,4 +248,15 @@ impl std::fmt::Debug for Journal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Journal").field("path", &self.path).finish_non_exhaustive()
     }
+}
+
+/// The file that `usage_file` is a link to: by whatever name, it has one journal and with it one process. A
+/// device is no such file, and nothing is put beside it.
+fn followed(usage_file: &Path) -> PathBuf {
+    if usage_file.is_symlink() {
+        // What it leads to may not be there yet. An error comes back when the writer opens it.
+        let _ = File::options().append(true).create(true).open(usage_file);
+    }
+    let target = usage_file.canonicalize().ok();
+    target.filter(|target| target.is_file()).unwrap_or_else(|| usage_file.to_owned())
 }
