@@ -158,15 +158,10 @@ impl Cores {
     ///
     /// # Errors
     /// One of them may run elsewhere.
-    pub(crate) fn verify<'a>(
-        self,
-        upstream: &Process,
-        proxies: impl Iterator<Item = &'a Process>,
-    ) -> Result<(), String> {
+    pub(crate) fn verify<'a>(self, proxies: impl Iterator<Item = &'a Process>) -> Result<(), String> {
         if !self.is_pinned {
             return Ok(());
         }
-        upstream.is_on(LOAD_CORE)?;
         proxies.into_iter().try_for_each(|proxy| proxy.is_on(PROXY_CORE))
     }
 

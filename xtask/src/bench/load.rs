@@ -122,7 +122,6 @@ impl Connection {
 mod tests {
     use std::time::Duration;
 
-    use tokio::net::TcpListener;
     use tollgate_mock::{Behaviour, Mock, Options, Start};
 
     use super::super::upstream;
@@ -133,9 +132,7 @@ mod tests {
 
     #[tokio::test]
     async fn right_answers_are_counted() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let addr = listener.local_addr().unwrap();
-        tokio::spawn(upstream::serve(listener).await.unwrap());
+        let addr = upstream::start().await.unwrap();
         let stream_bytes = stream_bytes(addr).await.unwrap();
         for workload in Workload::ALL {
             let done = run(addr, workload, stream_bytes, STRETCH).await.unwrap();

@@ -1,8 +1,12 @@
 //! `cargo xtask bench`: what Tollgate costs beside a proxy that only passes on.
 //!
-//! The upstream and the load generator share the first core, the proxies the second. All targets run at
-//! the same time, idle but for the one under load, and take turns in short stretches, since the same code
-//! varies by a tenth from minute to minute: only figures of the same run are compared.
+//! The upstream and the load generator share a thread on the first core, the proxies have the second. All
+//! targets run at the same time, idle but for the one under load, and take turns in short stretches, since
+//! the same code varies by a tenth from minute to minute: only figures of the same run are compared.
+//!
+//! The first core never sleeps. Who sends to a core that does pays for waking it, on a virtual machine with
+//! an exit to the host: a slow proxy, which leaves its peers idle more often, would be charged for more of
+//! that than a fast one, though peers on other machines cost neither anything.
 
 mod child;
 mod http1;
@@ -10,7 +14,6 @@ mod load;
 mod measure;
 mod passthrough;
 mod report;
-mod role;
 mod target;
 mod upstream;
 mod workload;
@@ -24,7 +27,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use crate::workspace::Workspace;
-use child::{Cores, LOAD_CORE, Process};
+use child::{Cores, Process};
 use report::{Report, Samples};
 use target::Target;
 use workload::Workload;
@@ -58,9 +61,6 @@ pub(crate) struct Arguments {
 /// The bench's own processes.
 #[derive(Clone, Copy, Debug, Subcommand)]
 enum Role {
-    /// The upstream.
-    #[command(hide = true)]
-    Mock,
     /// The proxy that only passes on.
     #[command(hide = true)]
     PassThrough {
@@ -75,7 +75,6 @@ enum Role {
 /// Something cannot be built or started, an answer was wrong, or `--check` found a target missed.
 pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<(), String> {
     match arguments.role {
-        Some(Role::Mock) => upstream::run(),
         Some(Role::PassThrough { upstream }) => passthrough::run(upstream),
         None if cfg!(debug_assertions) => run_optimised(root),
         None => bench(arguments),
@@ -110,21 +109,24 @@ fn bench(arguments: &Arguments) -> Result<(), String> {
     let cores = Cores::divide()?;
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let upstream = Process::announcing(cores.run_on(LOAD_CORE, &program).args(["bench", "mock"]))?;
     // Where the system puts a process's pages has much to do with what it costs: each round has processes
     // of its own, so that the middle of the rounds is not the luck of one start.
-    let start = |round: u32| {
+    let start = |round: u32, upstream| {
         let dir = dir.path().join(round.to_string());
         fs::create_dir(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
-        let targets = targets(cores, &program, upstream.addr, &dir)?;
-        cores.verify(&upstream, targets.iter().filter_map(|target| target.process.as_ref()))?;
+        let targets = targets(cores, &program, upstream, &dir)?;
+        cores.verify(targets.iter().filter_map(|target| target.process.as_ref()))?;
         Ok(targets)
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| format!("tokio: {error}"))?;
-    let samples = runtime.block_on(rounds_of(start, upstream.addr, rounds, seconds))?;
+    let samples = runtime.block_on(async {
+        let upstream = upstream::start().await?;
+        tokio::spawn(stay_awake());
+        rounds_of(start, upstream, rounds, seconds).await
+    })?;
     let report = Report::new(seconds, rounds, &samples);
     println!("{}", report.table());
     if let Some(path) = &arguments.json {
@@ -136,6 +138,13 @@ fn bench(arguments: &Arguments) -> Result<(), String> {
         return Err(format!("missed:\n  {}", misses.join("\n  ")));
     }
     Ok(())
+}
+
+/// Keeps the runtime's thread from waiting for anything.
+async fn stay_awake() {
+    loop {
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Those that can be started; why the others cannot is said.
@@ -152,7 +161,7 @@ fn targets(cores: Cores, program: &Path, upstream: SocketAddr, dir: &Path) -> Re
 }
 
 async fn rounds_of(
-    start: impl Fn(u32) -> Result<Vec<Target>, String>,
+    start: impl Fn(u32, SocketAddr) -> Result<Vec<Target>, String>,
     upstream: SocketAddr,
     rounds: u32,
     seconds: u64,
@@ -161,7 +170,7 @@ async fn rounds_of(
     let stream_bytes = load::stream_bytes(upstream).await?;
     let mut all: Vec<Samples> = Vec::new();
     for round in 1..=rounds {
-        let targets = start(round)?;
+        let targets = start(round, upstream)?;
         for target in &targets {
             load::run(target.addr, Workload::Plain, stream_bytes, WARM_UP).await?;
             if all.iter().all(|samples| samples.name != target.name) {

@@ -1,6 +1,7 @@
 //! The upstream of the bench: the mock's own answers, recorded once and sent again for next to nothing.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tollgate_mock::{Behaviour, Mock, Options};
 
 use super::http1::{Message, Reader};
-use super::role;
 use super::workload::{ANSWER_BYTES, EVENTS, INTERVAL_MS, Workload};
 
 /// Events of a stream that are not content: three before, three after.
@@ -25,25 +25,24 @@ struct Answers {
     event_ends: Vec<usize>,
 }
 
-/// Serves until standard input ends. Prints its address first.
+/// Starts the upstream on this runtime and tells its address.
 ///
 /// # Errors
 /// The mock or the listener cannot be started, or the mock's answers are not what the bench is about.
-pub(crate) fn run() -> Result<(), String> {
-    role::run(async { serve(role::listen().await?).await })
-}
-
-/// A server on `listener`.
-///
-/// # Errors
-/// The mock cannot be started, or its answers are not what the bench is about.
-pub(crate) async fn serve(listener: TcpListener) -> Result<impl Future<Output = ()>, String> {
+pub(crate) async fn start() -> Result<SocketAddr, String> {
+    let bind = async {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        Ok((listener.local_addr()?, listener))
+    };
+    let (addr, listener) =
+        bind.await.map_err(|error: io::Error| format!("listening on 127.0.0.1: {error}"))?;
     let answers = Arc::new(Answers::record().await.map_err(|error| format!("recording answers: {error}"))?);
-    Ok(async move {
+    tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             tokio::spawn(answer(stream, Arc::clone(&answers)));
         }
-    })
+    });
+    Ok(addr)
 }
 
 async fn answer(mut stream: TcpStream, answers: Arc<Answers>) -> io::Result<()> {
