@@ -21,6 +21,8 @@ use crate::{
 /// A request that is about to be judged.
 pub(crate) struct Candidate<'a> {
     pub(crate) request_id: ReservationId,
+    /// The same as text.
+    pub(crate) id_text: Arc<str>,
     pub(crate) key: &'a Arc<KeyPolicy>,
     pub(crate) provider: Arc<str>,
     pub(crate) endpoint: Endpoint,
@@ -156,7 +158,7 @@ impl Candidate<'_> {
     fn admitted(&self, judged: Judged, plan: Arc<Plan>, at: TimestampMs) -> Admitted {
         let Judged { quote, limits } = judged;
         Admitted {
-            request_id: self.request_id,
+            request_id: self.id_text.clone(),
             key: self.key.clone(),
             attributes: self.attributes.clone(),
             provider: self.provider.clone(),
@@ -207,7 +209,7 @@ fn record_refusal(
     let retry_after = refused.retry_after_seconds.filter(|_| refused.should_retry != Some(false));
     app.usage.record(&Event::Refusal(RefusalEvent {
         ts: at,
-        request_id: candidate.request_id.to_string().into(),
+        request_id: candidate.id_text.clone(),
         tenant: candidate.key.tenant.clone(),
         key: candidate.key.key.clone(),
         attributes: candidate.attributes.clone(),

@@ -26,7 +26,7 @@ use crate::{
 
 /// What is known of a call when it is admitted.
 pub(crate) struct Admitted {
-    pub(crate) request_id: ReservationId,
+    pub(crate) request_id: Arc<str>,
     pub(crate) key: Arc<KeyPolicy>,
     /// What the key fixes and the caller has set.
     pub(crate) attributes: Attributes,
@@ -161,8 +161,8 @@ impl Call {
     }
 
     /// Its id, for the log.
-    pub(crate) fn request_id(&self) -> Option<ReservationId> {
-        self.admitted.as_ref().map(|admitted| admitted.request_id)
+    pub(crate) fn request_id(&self) -> Option<&str> {
+        self.admitted.as_ref().map(|admitted| &*admitted.request_id)
     }
 
     /// More has been reserved: all of `quote`. After a kill it comes back with all of it.
@@ -253,7 +253,7 @@ impl Call {
         let uncorrected_input = estimates::comparable(&self.app.policy, &admitted.quote, &bill, admitted.at);
         UsageEvent {
             ts: admitted.at,
-            request_id: admitted.request_id.to_string().into(),
+            request_id: admitted.request_id.clone(),
             tenant: admitted.key.tenant.clone(),
             key: admitted.key.key.clone(),
             attributes: admitted.attributes.clone(),

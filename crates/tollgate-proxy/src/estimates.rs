@@ -48,6 +48,13 @@ pub(crate) struct Estimates {
 
 type Models = HashMap<Box<str>, Arc<Learned>, RandomState>;
 
+/// Where what a call teaches goes: to its model, if that has a price, and to its family.
+#[derive(Clone, Debug)]
+pub(crate) struct Lessons {
+    model: Option<Arc<Learned>>,
+    family: Arc<Learned>,
+}
+
 #[derive(Debug, Default)]
 struct Learned {
     ratios: Mutex<InputRatios>,
@@ -58,7 +65,7 @@ struct Learned {
 impl Estimates {
     /// The estimate of a request: what its loop's latest call came to and what is new since, else all of it;
     /// either corrected by what its model or else its family has taught. `model` is the id of a price; `None`:
-    /// it has none.
+    /// it has none. Together with where the call's own lesson goes, unless that is for its end to find out.
     pub(crate) fn corrected(
         &self,
         (protocol, tenant): (Protocol, &str),
@@ -66,27 +73,35 @@ impl Estimates {
         name: &str,
         estimate: Tokens,
         latest: Option<LatestCall>,
-    ) -> Tokens {
+    ) -> (Tokens, Option<Lessons>) {
         let learned = self.models(protocol).load();
-        let factor = |name: &str| {
-            let factor = learned.get(&*key(tenant, name))?.factor.load(Ordering::Relaxed);
-            (factor > 0).then_some(factor)
-        };
-        let factor = model.and_then(factor).or_else(|| factor(model_family(name)));
+        let known = |name: &str| learned.get(&*key(tenant, name));
+        let (of_model, family) = (model.map(known), known(model_family(name)));
+        let of_model_known = of_model.flatten();
+        let factor = of_model_known.and_then(|known| known.factor()).or_else(|| family?.factor());
         let factor = factor.unwrap_or(UNCORRECTED_PERMILLE);
+        let is_known = of_model.is_none() || of_model_known.is_some();
+        let lessons = family
+            .filter(|_| is_known)
+            .map(|family| Lessons { model: of_model_known.cloned(), family: family.clone() });
         let times = |permille: u64| Tokens::new(estimate.get().saturating_mul(permille).div_ceil(1_000));
-        match latest.and_then(|latest| latest.continued(estimate, factor)) {
+        let corrected = match latest.and_then(|latest| latest.continued(estimate, factor)) {
             Some(continued) => continued.clamp(times(CORRECTED_PERMILLE.0), times(CORRECTED_PERMILLE.1)),
             None => times(factor),
-        }
+        };
+        (corrected, lessons)
     }
 
     /// Learns from a call that was settled, which its event tells.
     pub(crate) fn learn_from(&self, policy: &Policy, quote: &Quote, event: &UsageEvent) {
         if let (Some(protocol), Some(uncorrected)) = (quote.protocol, event.uncorrected_input) {
-            let price = policy.prices.lookup(&quote.model, event.ts).map(ModelPrice::id);
             let reported = Tokens::new(event.tokens.input_total());
-            self.learn((protocol, &*event.tenant), price, &quote.model, uncorrected, reported);
+            if let Some(Lessons { model, family }) = &quote.lessons {
+                model.iter().chain([family]).for_each(|learned| learned.add(uncorrected, reported));
+            } else {
+                let price = policy.prices.lookup(&quote.model, event.ts).map(ModelPrice::id);
+                self.learn((protocol, &*event.tenant), price, &quote.model, uncorrected, reported);
+            }
             let latest = LatestCall { estimated: uncorrected, reported };
             quote.of_loop.into_iter().for_each(|id| self.loops.note(id, latest, event.ts));
         }
@@ -121,10 +136,8 @@ impl Estimates {
         reported: Tokens,
     ) {
         for name in model.into_iter().chain([model_family(name)]) {
-            let Some(learned) = self.of(protocol, &key(tenant, name)) else { continue };
-            let mut ratios = learned.ratios.lock().unwrap_or_else(PoisonError::into_inner);
-            ratios.add(estimated, reported);
-            learned.factor.store(ratios.factor_permille().unwrap_or(0), Ordering::Relaxed);
+            let learned = self.of(protocol, &key(tenant, name));
+            learned.into_iter().for_each(|learned| learned.add(estimated, reported));
         }
     }
 
@@ -157,6 +170,19 @@ impl Estimates {
     }
 }
 
+impl Learned {
+    fn factor(&self) -> Option<u64> {
+        let factor = self.factor.load(Ordering::Relaxed);
+        (factor > 0).then_some(factor)
+    }
+
+    fn add(&self, estimated: Tokens, reported: Tokens) {
+        let mut ratios = self.ratios.lock().unwrap_or_else(PoisonError::into_inner);
+        ratios.add(estimated, reported);
+        self.factor.store(ratios.factor_permille().unwrap_or(0), Ordering::Relaxed);
+    }
+}
+
 /// What is learned of a tenant's calls to `model` is found under this key. Neither has a zero byte.
 fn key(tenant: &str, model: &str) -> String {
     [tenant, model].join("\0")
@@ -181,7 +207,7 @@ mod tests {
         let estimates = Estimates::default();
         let (protocol, tokens) = ((Protocol::Anthropic, "t"), Tokens::new(1_000));
         let corrected =
-            |protocol, model| estimates.corrected(protocol, model, "claude-sonnet-5-5", tokens, None).get();
+            |protocol, model| estimates.corrected(protocol, model, "claude-sonnet-5-5", tokens, None).0.get();
         let learn = |model, reported| {
             for _ in 0..20 {
                 estimates.learn(protocol, Some(model), model, tokens, Tokens::new(reported));
@@ -205,7 +231,10 @@ mod tests {
         let estimates = Estimates::default();
         let corrected = |estimate, estimated, reported| {
             let latest = LatestCall { estimated: Tokens::new(estimated), reported: Tokens::new(reported) };
-            estimates.corrected((Protocol::OpenAi, "t"), None, "m", Tokens::new(estimate), Some(latest)).get()
+            estimates
+                .corrected((Protocol::OpenAi, "t"), None, "m", Tokens::new(estimate), Some(latest))
+                .0
+                .get()
         };
         assert_eq!(corrected(1_100, 1_000, 700), 700 + 100);
         assert_eq!(corrected(1_100, 1_000, 1_600), 1_600 + 160);

@@ -12,7 +12,7 @@ use tollgate_providers::{Endpoint, ErrorKind, Protocol, RequestFacts, estimate_i
 
 use crate::{
     amounts::Amounts,
-    estimates::{Estimates, LoopId},
+    estimates::{Estimates, Lessons, LoopId},
     policy::{AppliedLimit, Called, Circumstances, KeyPolicy, Measure, Policy},
     refuse::Refused,
 };
@@ -69,6 +69,8 @@ pub(crate) struct Quote {
     pub(crate) estimated_input: Tokens,
     /// The same before it was corrected, where the body shows all that will be read.
     pub(crate) uncorrected_input: Option<Tokens>,
+    /// Where what it teaches about estimates goes, where that is known.
+    pub(crate) lessons: Option<Lessons>,
     /// The agent loop that it belongs to, where that is known and the body shows all that will be read.
     pub(crate) of_loop: Option<LoopId>,
     /// What a call that is billed is spoken in.
@@ -170,6 +172,7 @@ impl Quote {
             reserved: Amounts::FREE,
             estimated_input: Tokens::ZERO,
             uncorrected_input: None,
+            lessons: None,
             of_loop: None,
             protocol: None,
             largest: Tokens::ZERO,
@@ -205,15 +208,13 @@ impl Quote {
         let price = policy.prices.lookup(&facts.model, at).map(ModelPrice::id);
         let of_loop = asked.of_loop(facts);
         let latest = of_loop.and_then(|id| asked.estimates.loops.latest(id, at));
+        let of_tenant = (protocol, &*asked.key.tenant);
+        let (estimated_input, lessons) =
+            asked.estimates.corrected(of_tenant, price, &facts.model, uncorrected, latest);
         let quote = Self {
             billed: true,
-            estimated_input: asked.estimates.corrected(
-                (protocol, &asked.key.tenant),
-                price,
-                &facts.model,
-                uncorrected,
-                latest,
-            ),
+            estimated_input,
+            lessons,
             uncorrected_input: facts.shows_all_input().then_some(uncorrected),
             of_loop,
             protocol: Some(protocol),

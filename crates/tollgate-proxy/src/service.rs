@@ -37,7 +37,7 @@ pub(crate) async fn call(
     let app = worker.shared.app.load_full();
     let arrived = app.clock.elapsed();
     let request_id = ReservationId::new(rand::random());
-    let id_text = request_id.to_string();
+    let id_text: Arc<str> = request_id.to_string().into();
     let (parts, body) = request.into_parts();
     let is_http2 = parts.version == Version::HTTP_2;
     let speaks = route::protocol_hint(&parts.headers);
@@ -55,7 +55,7 @@ pub(crate) async fn call(
         Err(refused) => Answer { response: Err(refused), standing: None },
     }
     .into_response(&app, protocol, &id_text);
-    if let Ok(value) = HeaderValue::try_from(id_text) {
+    if let Ok(value) = HeaderValue::from_str(&id_text) {
         response.headers_mut().insert(headers::REQUEST_ID, value);
     }
     app.metrics.answered(protocol, response.status());
@@ -92,7 +92,7 @@ struct Exchange<'a> {
     app: &'a Arc<App>,
     worker: usize,
     request_id: ReservationId,
-    id_text: &'a str,
+    id_text: &'a Arc<str>,
     arrived: Duration,
     routed: Routed<'a>,
 }
@@ -119,6 +119,7 @@ impl Exchange<'_> {
         };
         let candidate = Candidate {
             request_id: self.request_id,
+            id_text: self.id_text.clone(),
             key: &prepared.key,
             provider: prepared.upstream.id.clone(),
             endpoint: self.routed.endpoint,
@@ -135,7 +136,7 @@ impl Exchange<'_> {
             Ok(call) => {
                 let path = self.path(&parts);
                 let Prepared { upstream, facts, body, .. } = prepared;
-                let (app, endpoint, request_id) = (&**self.app, self.routed.endpoint, self.id_text);
+                let (app, endpoint, request_id) = (&**self.app, self.routed.endpoint, &**self.id_text);
                 let forward = Forward { app, upstream, endpoint, request_id, call, facts };
                 forward.send(parts, &path, body).await
             }

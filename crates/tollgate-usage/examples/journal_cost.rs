@@ -21,10 +21,11 @@ fn main() {
     let folder = std::path::Path::new(&folder).join("journal_cost");
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("usage.jsonl");
+    let template = template();
     for round in 0..3 {
         let recorded = measure(&path, |writer| {
             for id in 0..CALLS {
-                writer.record(&Event::Usage(event(id)));
+                writer.record(&Event::Usage(event(&template, id)));
                 pause(writer, id);
             }
         });
@@ -33,11 +34,11 @@ fn main() {
             for id in 0..CALLS + OPEN as u64 {
                 if open.len() == OPEN || id >= CALLS {
                     let (id, hold) = open.pop_front().unwrap();
-                    writer.settle(hold, &event(id));
+                    writer.settle(hold, &event(&template, id));
                     pause(writer, id);
                 }
                 if id < CALLS {
-                    open.push_back((id, writer.hold(&event(id)).unwrap()));
+                    open.push_back((id, writer.hold(&event(&template, id)).unwrap()));
                 }
             }
         });
@@ -84,10 +85,15 @@ fn cpu_us() -> u64 {
     (fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()) * TICK_US
 }
 
-fn event(id: u64) -> UsageEvent {
+/// As the proxy forms one: what it knows already is shared.
+fn event(template: &UsageEvent, id: u64) -> UsageEvent {
+    UsageEvent { request_id: id.to_string().into(), ..template.clone() }
+}
+
+fn template() -> UsageEvent {
     UsageEvent {
         ts: TimestampMs::new(1_795_946_640_123),
-        request_id: format!("{id:032x}").into(),
+        request_id: "0".into(),
         tenant: "acme".into(),
         key: "ci".into(),
         attributes: Arc::new([(Arc::from("team"), Arc::from("ml"))].into()),

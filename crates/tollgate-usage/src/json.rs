@@ -9,6 +9,16 @@ use crate::timestamp;
 /// The version of the line format (`"v"`).
 pub(crate) const VERSION: u8 = 1;
 
+/// A key as it is written: behind a comma, with its colon. It needs no escapes.
+macro_rules! key {
+    ($name:literal) => {
+        Key(concat!(",\"", $name, "\":"))
+    };
+}
+
+#[derive(Clone, Copy)]
+struct Key(&'static str);
+
 impl Event {
     /// Appends the event as one JSON object in one line, without the line's end.
     pub fn write_json(&self, out: &mut Vec<u8>) {
@@ -28,125 +38,125 @@ impl UsageEvent {
 
 fn usage(out: &mut Vec<u8>, event: &UsageEvent) {
     let mut object = Object::open(out);
-    object.number("v", VERSION);
-    object.text("type", "usage");
-    timestamp::write(object.key("ts"), event.ts);
-    object.text("request_id", &event.request_id);
-    object.text("tenant", &event.tenant);
-    object.text("key", &event.key);
-    attributes(object.key("attributes"), &event.attributes);
+    object.number(key!("v"), VERSION);
+    object.text(key!("type"), "usage");
+    timestamp::write(object.key(key!("ts")), event.ts);
+    object.text(key!("request_id"), &event.request_id);
+    object.text(key!("tenant"), &event.tenant);
+    object.text(key!("key"), &event.key);
+    attributes(object.key(key!("attributes")), &event.attributes);
     if !event.caller_attributes.is_empty() {
-        list(object.key("caller_attributes"), &event.caller_attributes, |out, name| text(out, name));
+        list(object.key(key!("caller_attributes")), &event.caller_attributes, |out, name| text(out, name));
     }
     if let Some(session) = &event.session {
-        object.text("session", &session.id);
-        object.flag("session_derived", session.derived);
+        object.text(key!("session"), &session.id);
+        object.flag(key!("session_derived"), session.derived);
     }
-    object.text("provider", &event.provider);
-    object.text("model", &event.model);
+    object.text(key!("provider"), &event.provider);
+    object.text(key!("model"), &event.model);
     if let Some(requested) = &event.requested_model {
-        object.text("requested_model", requested);
+        object.text(key!("requested_model"), requested);
     }
-    object.text("path", &event.path);
-    object.flag("stream", event.stream);
-    object.number("status", event.status);
-    object.text("outcome", event.outcome.name());
+    object.text(key!("path"), &event.path);
+    object.flag(key!("stream"), event.stream);
+    object.number(key!("status"), event.status);
+    object.text(key!("outcome"), event.outcome.name());
     token_counts(&mut object, &event.tokens);
-    object.flag("usage_estimated", event.usage_estimated);
+    object.flag(key!("usage_estimated"), event.usage_estimated);
     if let Some(tier) = &event.service_tier {
-        object.text("service_tier", tier);
+        object.text(key!("service_tier"), tier);
     }
-    object.number("reserved_micro_usd", event.reserved.get());
-    object.number("reserved_output_tokens", event.reserved_output.get());
+    object.number(key!("reserved_micro_usd"), event.reserved.get());
+    object.number(key!("reserved_output_tokens"), event.reserved_output.get());
     if let Some(first) = &event.first_reserved {
-        object.number("first_reserved_micro_usd", first.cost.get());
-        object.number("first_reserved_output_tokens", first.output.get());
+        object.number(key!("first_reserved_micro_usd"), first.cost.get());
+        object.number(key!("first_reserved_output_tokens"), first.output.get());
     }
-    object.number("cost_micro_usd", event.cost.rounded_up().get());
+    object.number(key!("cost_micro_usd"), event.cost.rounded_up().get());
     if event.cost.remainder() != 0 {
-        object.number("cost_pico_usd", event.cost.as_millionths());
+        object.number(key!("cost_pico_usd"), event.cost.as_millionths());
     }
-    object.number("estimated_input_tokens", event.estimated_input.get());
+    object.number(key!("estimated_input_tokens"), event.estimated_input.get());
     if let Some(uncorrected) = event.uncorrected_input {
-        object.number("uncorrected_input_tokens", uncorrected.get());
+        object.number(key!("uncorrected_input_tokens"), uncorrected.get());
     }
-    object.number("duration_ms", event.duration.get());
+    object.number(key!("duration_ms"), event.duration.get());
     if let Some(ttfb) = event.ttfb {
-        object.number("ttfb_ms", ttfb.get());
+        object.number(key!("ttfb_ms"), ttfb.get());
     }
     if !event.flags.is_empty() {
-        list(object.key("flags"), &event.flags, |out, flag| text(out, flag));
+        list(object.key(key!("flags")), &event.flags, |out, flag| text(out, flag));
     }
     if !event.others.is_empty() {
-        list(object.key("others"), &event.others, model_use);
+        list(object.key(key!("others")), &event.others, model_use);
     }
     object.close();
 }
 
 fn refusal(out: &mut Vec<u8>, event: &RefusalEvent) {
     let mut object = Object::open(out);
-    object.number("v", VERSION);
-    object.text("type", "refusal");
-    timestamp::write(object.key("ts"), event.ts);
-    object.text("request_id", &event.request_id);
-    object.text("tenant", &event.tenant);
-    object.text("key", &event.key);
-    attributes(object.key("attributes"), &event.attributes);
+    object.number(key!("v"), VERSION);
+    object.text(key!("type"), "refusal");
+    timestamp::write(object.key(key!("ts")), event.ts);
+    object.text(key!("request_id"), &event.request_id);
+    object.text(key!("tenant"), &event.tenant);
+    object.text(key!("key"), &event.key);
+    attributes(object.key(key!("attributes")), &event.attributes);
     if let Some(provider) = &event.provider {
-        object.text("provider", provider);
+        object.text(key!("provider"), provider);
     }
-    object.text("model", &event.model);
-    object.text("path", &event.path);
-    object.number("status", event.status);
-    object.text("reason", event.reason);
+    object.text(key!("model"), &event.model);
+    object.text(key!("path"), &event.path);
+    object.number(key!("status"), event.status);
+    object.text(key!("reason"), event.reason);
     if let Some(limit) = &event.limit {
-        refusing_limit(object.key("limit"), limit);
+        refusing_limit(object.key(key!("limit")), limit);
     }
-    object.number("charge", event.charge);
+    object.number(key!("charge"), event.charge);
     if let Some(wait) = event.retry_after {
-        object.number("retry_after_ms", wait.get());
+        object.number(key!("retry_after_ms"), wait.get());
     }
     object.close();
 }
 
 fn refusing_limit(out: &mut Vec<u8>, limit: &RefusingLimit) {
     let mut object = Object::open(out);
-    object.text("scope", limit.scope);
-    object.text("id", &limit.id);
-    object.text("unit", limit.unit);
-    object.text("window", limit.window);
-    object.number("limit", limit.limit);
-    object.number("spent", limit.spent);
-    object.number("held", limit.held);
+    object.text(key!("scope"), limit.scope);
+    object.text(key!("id"), &limit.id);
+    object.text(key!("unit"), limit.unit);
+    object.text(key!("window"), limit.window);
+    object.number(key!("limit"), limit.limit);
+    object.number(key!("spent"), limit.spent);
+    object.number(key!("held"), limit.held);
     object.close();
 }
 
 fn model_use(out: &mut Vec<u8>, other: &ModelUse) {
     let mut object = Object::open(out);
-    object.text("model", &other.model);
+    object.text(key!("model"), &other.model);
     token_counts(&mut object, &other.tokens);
     object.close();
 }
 
 fn token_counts(object: &mut Object<'_>, tokens: &TokenCounts) {
-    object.number("input_tokens", tokens.input);
-    object.number("cache_read_tokens", tokens.cache_read);
-    object.number("cache_write_5m_tokens", tokens.cache_write_5m);
-    object.number("cache_write_1h_tokens", tokens.cache_write_1h);
-    object.number("output_tokens", tokens.output);
-    object.number("reasoning_tokens", tokens.reasoning);
+    object.number(key!("input_tokens"), tokens.input);
+    object.number(key!("cache_read_tokens"), tokens.cache_read);
+    object.number(key!("cache_write_5m_tokens"), tokens.cache_write_5m);
+    object.number(key!("cache_write_1h_tokens"), tokens.cache_write_1h);
+    object.number(key!("output_tokens"), tokens.output);
+    object.number(key!("reasoning_tokens"), tokens.reasoning);
     let optional = [
-        ("cache_write_tokens", tokens.cache_write),
-        ("audio_input_tokens", tokens.audio_input),
-        ("cached_audio_input_tokens", tokens.cached_audio_input),
-        ("image_input_tokens", tokens.image_input),
-        ("audio_output_tokens", tokens.audio_output),
-        ("image_output_tokens", tokens.image_output),
-        ("web_search_requests", tokens.web_searches),
-        ("web_fetch_requests", tokens.web_fetches),
+        (key!("cache_write_tokens"), tokens.cache_write),
+        (key!("audio_input_tokens"), tokens.audio_input),
+        (key!("cached_audio_input_tokens"), tokens.cached_audio_input),
+        (key!("image_input_tokens"), tokens.image_input),
+        (key!("audio_output_tokens"), tokens.audio_output),
+        (key!("image_output_tokens"), tokens.image_output),
+        (key!("web_search_requests"), tokens.web_searches),
+        (key!("web_fetch_requests"), tokens.web_fetches),
     ];
-    for (name, count) in optional.into_iter().filter(|(_, count)| *count != 0) {
-        object.number(name, count);
+    for (key, count) in optional.into_iter().filter(|(_, count)| *count != 0) {
+        object.number(key, count);
     }
 }
 
@@ -177,32 +187,30 @@ impl<'o> Object<'o> {
         }
     }
 
-    /// Writes a key, which must be one that needs no escapes. Its value is to follow.
-    fn key(&mut self, name: &'static str) -> &mut Vec<u8> {
-        self.begin();
-        self.out.push(b'"');
-        self.out.extend_from_slice(name.as_bytes());
-        self.out.extend_from_slice(b"\":");
+    /// Writes a key. Its value is to follow.
+    fn key(&mut self, Key(key): Key) -> &mut Vec<u8> {
+        let is_first = std::mem::take(&mut self.is_empty);
+        self.out.extend_from_slice(key.as_bytes().get(usize::from(is_first)..).unwrap_or_default());
         self.out
     }
 
-    fn text(&mut self, name: &'static str, value: &str) {
-        text(self.key(name), value);
+    fn text(&mut self, key: Key, value: &str) {
+        text(self.key(key), value);
     }
 
-    fn number(&mut self, name: &'static str, value: impl itoa::Integer) {
-        self.key(name).extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+    fn number(&mut self, key: Key, value: impl itoa::Integer) {
+        self.key(key).extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
     }
 
-    fn flag(&mut self, name: &'static str, value: bool) {
-        self.key(name).extend_from_slice(if value { b"true" } else { b"false" });
+    fn flag(&mut self, key: Key, value: bool) {
+        self.key(key).extend_from_slice(if value { b"true" } else { b"false" });
     }
 }
 
 fn text(out: &mut Vec<u8>, value: &str) {
-    let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
-    // Names and ids, nearly always: as they are.
-    if value.bytes().all(is_plain) {
+    let is_plain = |byte: u8| (byte >= b' ') & (byte != b'"') & (byte != b'\\');
+    // Names and ids, nearly always: as they are. Without a way out the loop takes many bytes at a time.
+    if value.bytes().fold(true, |plain, byte| plain & is_plain(byte)) {
         out.push(b'"');
         out.extend_from_slice(value.as_bytes());
         out.push(b'"');
@@ -245,30 +253,30 @@ pub(crate) struct SumLine<'a> {
 
 pub(crate) fn write_sum(out: &mut Vec<u8>, sum: &SumLine<'_>) {
     let mut object = Object::open(out);
-    object.number("v", VERSION);
-    object.text("type", "sum");
-    timestamp::write(object.key("ts"), sum.first);
-    timestamp::write(object.key("last"), sum.last);
-    object.text("request_id", "");
-    object.text("tenant", sum.tenant);
-    object.text("key", sum.key);
-    object.key("attributes").extend_from_slice(sum.attributes.as_bytes());
-    object.key("caller_attributes").extend_from_slice(sum.caller_attributes.as_bytes());
+    object.number(key!("v"), VERSION);
+    object.text(key!("type"), "sum");
+    timestamp::write(object.key(key!("ts")), sum.first);
+    timestamp::write(object.key(key!("last")), sum.last);
+    object.text(key!("request_id"), "");
+    object.text(key!("tenant"), sum.tenant);
+    object.text(key!("key"), sum.key);
+    object.key(key!("attributes")).extend_from_slice(sum.attributes.as_bytes());
+    object.key(key!("caller_attributes")).extend_from_slice(sum.caller_attributes.as_bytes());
     if let Some(session) = sum.session {
-        object.text("session", session);
+        object.text(key!("session"), session);
     }
-    object.text("provider", sum.provider);
-    object.text("model", sum.model);
+    object.text(key!("provider"), sum.provider);
+    object.text(key!("model"), sum.model);
     if !sum.requested_model.is_empty() {
-        object.text("requested_model", sum.requested_model);
+        object.text(key!("requested_model"), sum.requested_model);
     }
-    object.text("path", sum.path);
-    object.number("cost_micro_usd", sum.cost.rounded_up().get());
+    object.text(key!("path"), sum.path);
+    object.number(key!("cost_micro_usd"), sum.cost.rounded_up().get());
     if sum.cost.remainder() != 0 {
-        object.number("cost_pico_usd", sum.cost.as_millionths());
+        object.number(key!("cost_pico_usd"), sum.cost.as_millionths());
     }
-    object.number("calls", sum.calls);
-    object.number("tokens", sum.tokens);
+    object.number(key!("calls"), sum.calls);
+    object.number(key!("tokens"), sum.tokens);
     object.close();
 }
 
@@ -280,16 +288,16 @@ pub(crate) fn write_estimates<'a>(
     pairs: impl Iterator<Item = &'a (u64, u64)>,
 ) {
     let mut object = Object::open(out);
-    object.number("v", VERSION);
-    object.text("type", "estimates");
-    timestamp::write(object.key("ts"), at);
-    object.text("request_id", "");
-    object.text("tenant", tenant);
-    object.text("model", model);
-    object.text("path", path);
-    object.number("cost_micro_usd", 0);
+    object.number(key!("v"), VERSION);
+    object.text(key!("type"), "estimates");
+    timestamp::write(object.key(key!("ts")), at);
+    object.text(key!("request_id"), "");
+    object.text(key!("tenant"), tenant);
+    object.text(key!("model"), model);
+    object.text(key!("path"), path);
+    object.number(key!("cost_micro_usd"), 0);
     let pairs: Vec<_> = pairs.collect();
-    list(object.key("estimates"), &pairs, |out, (estimated, reported)| {
+    list(object.key(key!("estimates")), &pairs, |out, (estimated, reported)| {
         list(out, &[*estimated, *reported], |out, tokens| {
             out.extend_from_slice(itoa::Buffer::new().format(*tokens).as_bytes());
         });

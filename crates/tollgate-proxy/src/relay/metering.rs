@@ -111,7 +111,7 @@ impl Metering {
             }
             Err(error) => {
                 call.app().metrics.extended("failed");
-                tracing::error!(request_id = ?call.request_id(), %error, "the store gave no verdict on an extension");
+                tracing::error!(request_id = call.request_id(), %error, "the store gave no verdict on an extension");
                 let message = "The limits could not be checked while this answer was running.";
                 Refused::unavailable("store_unavailable", message)
             }
@@ -121,7 +121,7 @@ impl Metering {
         }
         if rolling.postponed(&growth) {
             let (request_id, why) = (call.request_id(), &cause.message);
-            tracing::warn!(?request_id, why, "a stream goes on beyond what is reserved for it");
+            tracing::warn!(request_id, why, "a stream goes on beyond what is reserved for it");
         }
         Cover::Held
     }
@@ -129,7 +129,7 @@ impl Metering {
     /// The answer goes no further for a reason of ours.
     pub(super) fn cut_off(&mut self, reason: &'static str) {
         if let Some(call) = &self.call {
-            tracing::info!(request_id = ?call.request_id(), reason, "cut off");
+            tracing::info!(request_id = call.request_id(), reason, "cut off");
             call.app().metrics.cut_off(reason);
         }
         self.end(Outcome::CutOff);

@@ -131,7 +131,7 @@ fn restored(
         store.inspect(limits).now_or_later().unwrap_or_else(|_| panic!("a memory store answers at once"));
     let tokens = Tokens::new(1_000);
     let of = (tollgate_providers::Protocol::Anthropic, "a");
-    (views.unwrap(), estimates.corrected(of, Some("unit"), "unit", tokens, None).get())
+    (views.unwrap(), estimates.corrected(of, Some("unit"), "unit", tokens, None).0.get())
 }
 
 proptest! {
