@@ -29,7 +29,7 @@ use clap::{Args, Subcommand};
 use crate::workspace::Workspace;
 use child::{Cores, Process};
 use report::{Report, Samples};
-use target::Target;
+use target::{Setting, Target};
 use workload::Workload;
 
 /// What the pass-through is meant to share with Tollgate.
@@ -51,6 +51,9 @@ pub(crate) struct Arguments {
     /// Also write the figures as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
+    /// In place of Tollgate as it is used most: metering alone beside reservations that grow with streams.
+    #[arg(long)]
+    rolling: bool,
     /// Fail if Tollgate misses the project's targets.
     #[arg(long)]
     check: bool,
@@ -114,7 +117,7 @@ fn bench(arguments: &Arguments) -> Result<(), String> {
     let start = |round: u32, upstream| {
         let dir = dir.path().join(round.to_string());
         fs::create_dir(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
-        let targets = targets(cores, &program, upstream, &dir)?;
+        let targets = targets(cores, &program, upstream, &dir, arguments.rolling)?;
         cores.verify(targets.iter().filter_map(|target| target.process.as_ref()))?;
         Ok(targets)
     };
@@ -148,11 +151,22 @@ async fn stay_awake() {
 }
 
 /// Those that can be started; why the others cannot is said.
-fn targets(cores: Cores, program: &Path, upstream: SocketAddr, dir: &Path) -> Result<Vec<Target>, String> {
+fn targets(
+    cores: Cores,
+    program: &Path,
+    upstream: SocketAddr,
+    dir: &Path,
+    rolling: bool,
+) -> Result<Vec<Target>, String> {
     let mut targets = vec![Target::direct(upstream), Target::pass_through(cores, program, upstream)?];
     let tollgate = program.with_file_name("tollgate");
-    for optional in [Target::nginx(cores, upstream, dir), Target::tollgate(cores, &tollgate, upstream, dir)] {
-        match optional {
+    let tollgate = |setting| Target::tollgate(setting, cores, &tollgate, upstream, dir);
+    let optional = match rolling {
+        false => [Target::nginx(cores, upstream, dir), tollgate(Setting::Usual)],
+        true => [tollgate(Setting::Metering), tollgate(Setting::Rolling)],
+    };
+    for target in optional {
+        match target {
             Ok(target) => targets.push(target),
             Err(reason) => eprintln!("left out: {reason}"),
         }

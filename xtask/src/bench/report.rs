@@ -6,13 +6,15 @@ use serde::Serialize;
 
 use super::child::Memory;
 use super::measure::{Sample, median};
-use super::target::{DIRECT, PASS_THROUGH, TOLLGATE};
+use super::target::{DIRECT, METERING, PASS_THROUGH, ROLLING, TOLLGATE};
 use super::workload::Workload;
 
 /// The most that Tollgate may cost, in percent of the pass-through of the same run.
 const PLAIN_PERCENT_MAX: u64 = 160;
 const SPACED_PERCENT_MAX: u64 = 130;
 const BURST_PERCENT_MAX: u64 = 20;
+/// The most that reservations which grow with streams may cost, in percent of metering alone.
+const ROLLING_PERCENT_MAX: u64 = 115;
 const RESIDENT_KIB_MAX: u64 = 40_000;
 
 /// All samples of one target, round by round.
@@ -28,6 +30,8 @@ pub(crate) struct Samples {
 pub(crate) struct Report {
     seconds_each: u64,
     rounds: u32,
+    /// CPU per spaced event with reservations that grow, in percent of metering alone.
+    rolling_percent: Option<u64>,
     targets: Vec<Line>,
 }
 
@@ -54,7 +58,10 @@ impl Report {
         let find = |name| samples.iter().find(|samples| samples.name == name);
         let (direct, bare) = (find(DIRECT), find(PASS_THROUGH));
         let targets = samples.iter().map(|samples| line(samples, direct, bare)).collect();
-        Self { seconds_each, rounds, targets }
+        let rolling_percent = find(METERING)
+            .zip(find(ROLLING))
+            .and_then(|(metering, rolling)| percent(rolling, metering, Workload::Spaced));
+        Self { seconds_each, rounds, rolling_percent, targets }
     }
 
     pub(crate) fn table(&self) -> String {
@@ -91,11 +98,23 @@ impl Report {
                 megabytes(line.peak_kib)
             );
         }
+        if let Some(percent) = self.rolling_percent {
+            let _ = writeln!(table, "\nrolling: {percent} % of metering's cpu/spaced event");
+        }
         table
     }
 
     /// What misses the targets; empty if nothing does.
     pub(crate) fn misses(&self) -> Vec<String> {
+        let miss = |(what, value, most): (&str, Option<u64>, u64)| match value {
+            Some(value) if value <= most => None,
+            Some(value) => Some(format!("{what}: {value}, at most {most}")),
+            None => Some(format!("{what}: not measured")),
+        };
+        if self.rolling_percent.is_some() {
+            let bound = ("CPU per spaced event, % of metering", self.rolling_percent, ROLLING_PERCENT_MAX);
+            return miss(bound).into_iter().collect();
+        }
         let Some(line) = self.targets.iter().find(|line| line.target == TOLLGATE) else {
             return vec![format!("{TOLLGATE} was not measured")];
         };
@@ -106,11 +125,6 @@ impl Report {
             ("CPU per burst stream, % of pass-through", line.burst_percent, BURST_PERCENT_MAX),
             ("resident memory after the run, kB", resident, RESIDENT_KIB_MAX),
         ];
-        let miss = |(what, value, most): (&str, Option<u64>, u64)| match value {
-            Some(value) if value <= most => None,
-            Some(value) => Some(format!("{what}: {value}, at most {most}")),
-            None => Some(format!("{what}: not measured")),
-        };
         bounds.into_iter().filter_map(miss).collect()
     }
 }
@@ -120,16 +134,7 @@ fn line(samples: &Samples, direct: Option<&Samples>, bare: Option<&Samples>) -> 
         let values = values(samples, workload, |sample| sample.cpu_ns);
         (!values.is_empty()).then(|| median(values))
     };
-    let percent = |workload| {
-        let own = values(samples, workload, |sample| sample.cpu_ns);
-        let bare = values(bare?, workload, |sample| sample.cpu_ns);
-        let ratios: Vec<u64> = own
-            .iter()
-            .zip(bare)
-            .filter_map(|(own, bare)| own.saturating_mul(100).checked_div(bare))
-            .collect();
-        (!ratios.is_empty()).then(|| median(ratios))
-    };
+    let percent = |workload| percent(samples, bare?, workload);
     let rate = |workload| median(values(samples, workload, |sample| Some(sample.requests_per_second)));
     let added = |latency: fn(&Sample) -> Option<u64>| {
         let own = median(values(samples, Workload::Latency, latency));
@@ -151,6 +156,15 @@ fn line(samples: &Samples, direct: Option<&Samples>, bare: Option<&Samples>) -> 
         resident_kib: samples.memory.map(|memory| memory.resident_kib),
         peak_kib: samples.memory.map(|memory| memory.peak_kib),
     }
+}
+
+/// The median of the rounds' ratios of one target's CPU to another's, in percent.
+fn percent(samples: &Samples, other: &Samples, workload: Workload) -> Option<u64> {
+    let cpu_ns = |samples| values(samples, workload, |sample| sample.cpu_ns);
+    let pairs = cpu_ns(samples).into_iter().zip(cpu_ns(other));
+    let ratios: Vec<u64> =
+        pairs.filter_map(|(own, other)| own.saturating_mul(100).checked_div(other)).collect();
+    (!ratios.is_empty()).then(|| median(ratios))
 }
 
 fn values(samples: &Samples, workload: Workload, field: impl Fn(&Sample) -> Option<u64>) -> Vec<u64> {

@@ -13,6 +13,8 @@ pub(crate) const DIRECT: &str = "direct";
 pub(crate) const PASS_THROUGH: &str = "pass-through";
 pub(crate) const NGINX: &str = "nginx";
 pub(crate) const TOLLGATE: &str = "tollgate";
+pub(crate) const METERING: &str = "metering";
+pub(crate) const ROLLING: &str = "rolling";
 
 /// A way to the upstream.
 #[derive(Debug)]
@@ -53,30 +55,63 @@ impl Target {
         Ok(Self::proxy(NGINX, Process::listening(&mut command, addr, &dir.join("nginx.out"))?))
     }
 
-    /// Tollgate with rate limits and a hard budget, all of them too large to refuse anything.
+    /// Tollgate with rate limits and a budget, all of them too large to refuse anything.
     ///
     /// # Errors
     /// The binary has not been built or does not start.
     pub(crate) fn tollgate(
+        setting: Setting,
         cores: Cores,
         program: &Path,
         upstream: SocketAddr,
         dir: &Path,
     ) -> Result<Self, String> {
+        let name = setting.name();
         if !program.exists() {
             return Err(format!("{} has not been built", program.display()));
         }
         let (addr, admin) = (free_addr()?, free_addr()?);
-        let config = dir.join("tollgate.toml");
-        write(&config, &tollgate_config(addr, admin, upstream, &dir.join("usage.jsonl")))?;
+        let config = dir.join(name).with_extension("toml");
+        let usage = dir.join(name).with_extension("jsonl");
+        write(&config, &(tollgate_config(addr, admin, upstream, &usage) + setting.budget()))?;
         let mut command = cores.run_on(PROXY_CORE, program);
         command.arg("serve").arg("--config").arg(&config).env(PROVIDER_KEY_ENV, "tollgate-bench-provider");
         command.env_remove("RUST_LOG");
-        Ok(Self::proxy(TOLLGATE, Process::listening(&mut command, addr, &dir.join("tollgate.out"))?))
+        let log = dir.join(name).with_extension("out");
+        Ok(Self::proxy(name, Process::listening(&mut command, addr, &log)?))
     }
 
     fn proxy(name: &'static str, process: Process) -> Self {
         Self { name, addr: process.addr, process: Some(process) }
+    }
+}
+
+/// What Tollgate is to do.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Setting {
+    /// What it does for most: a hard budget, and reservations of the usual size.
+    Usual,
+    /// A soft budget: streams are metered, and their reservations stay as they are.
+    Metering,
+    /// A hard budget, and reservations so small that the bench's streams have theirs extended again and again.
+    Rolling,
+}
+
+impl Setting {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Usual => TOLLGATE,
+            Self::Metering => METERING,
+            Self::Rolling => ROLLING,
+        }
+    }
+
+    const fn budget(self) -> &'static str {
+        match self {
+            Self::Usual => "mode = \"hard\"\n",
+            Self::Metering => "mode = \"soft\"\n",
+            Self::Rolling => "mode = \"hard\"\n\n[reservation]\noutput_tokens = 64\nextend_tokens = 64\n",
+        }
     }
 }
 
@@ -141,14 +176,13 @@ id = "bench"
 requests_per_minute = 1_000_000_000
 tokens_per_minute = 9_000_000_000
 
-[[tenants.budgets]]
-window = "month"
-limit_usd = 1_000_000
-mode = "hard"
-
 [[tenants.keys]]
 id = "bench"
 hash = "sha256:{hash}"
+
+[[tenants.budgets]]
+window = "month"
+limit_usd = 1_000_000
 "#
     )
 }

@@ -6,6 +6,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -65,22 +66,43 @@ impl Rotating {
         self.bytes > 0 && (is_full || is_of_yesterday)
     }
 
-    fn rotate(&mut self, day: Day) -> io::Result<()> {
-        self.file.sync_all()?;
+    /// Whether the file was moved away, deleted or replaced by somebody else.
+    fn is_gone(&self) -> io::Result<bool> {
+        let own = self.file.metadata()?;
+        match fs::metadata(&self.path) {
+            Ok(there) => Ok((there.dev(), there.ino()) != (own.dev(), own.ino())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Goes on to the file that has the name after `rename`, which is made if there is none.
+    fn replace(&mut self, rename: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
         let tip = Arc::clone(&self.tip);
         tip.replace(|| {
-            fs::rename(&self.path, next_name(&self.path, day)?)?;
-            // Should it fail, lines go on to the file under its new name.
+            rename(&self.path)?;
+            // Should it fail, lines go on to the file that they went to before.
             self.file = file::open(&self.path).map_err(|error| error.source)?;
             self.rotations = self.rotations.saturating_add(1);
             self.look()?;
             Ok(self.bytes)
         })
     }
+
+    fn rotate(&mut self, day: Day) -> io::Result<()> {
+        self.file.sync_all()?;
+        self.replace(|path| fs::rename(path, next_name(path, day)?))
+    }
 }
 
 impl Append for Rotating {
     fn begin(&mut self, lines: &[u8]) {
+        if self.is_gone().unwrap_or(false) {
+            let replaced = self.replace(|_gone| Ok(()));
+            let (file, error) = (self.path.display(), replaced.err());
+            let error = error.as_ref().map(tracing::field::display);
+            tracing::error!(%file, error, "the usage file was moved away while in use: lines go on to a new one");
+        }
         let day = day_of_line(lines);
         if let Some(named) = self.day.or(day).filter(|_| self.is_done(lines, day))
             && let Err(error) = self.rotate(named)

@@ -1,6 +1,7 @@
 //! Files that the writer opens.
 
 use std::fs::{self, OpenOptions};
+use std::path::Path;
 
 use tollgate_limiter::{ExactAmount, TimestampMs};
 use tollgate_usage::{Event, Journal, ReplaySummary, UsageEvent, Writer, WriterOptions};
@@ -61,17 +62,25 @@ fn a_file_that_cannot_be_opened_is_named() {
 }
 
 #[test]
-fn a_file_that_was_moved_away_is_written_to_its_end() {
+fn after_a_file_that_was_moved_away_a_new_one_is_begun() {
     let directory = tempfile::tempdir().unwrap();
     let (path, moved) = (directory.path().join("usage.jsonl"), directory.path().join("moved"));
     let writer = Writer::open(&path, WriterOptions::default()).unwrap();
-    writer.record(&Event::Usage(usage("before")));
-    writer.flush().unwrap();
+    let record = |id| {
+        writer.record(&Event::Usage(usage(id)));
+        writer.flush().unwrap();
+    };
+    let ids = |path: &Path| read(path).unwrap().1.into_iter().map(|(id, _)| id).collect::<Vec<_>>();
+    record("before");
     fs::rename(&path, &moved).unwrap();
-    writer.record(&Event::Usage(usage("after")));
-    writer.close().unwrap();
-    assert_eq!(read(&moved).unwrap().0.events, 2);
-    assert!(!path.exists());
+    record("after");
+    assert_eq!((ids(&moved), ids(&path)), (vec!["before".to_owned()], vec!["after".to_owned()]));
+    fs::remove_file(&path).unwrap();
+    record("deleted");
+    assert_eq!(ids(&path), ["deleted"]);
+    fs::rename(&moved, &path).unwrap();
+    record("back");
+    assert_eq!(ids(&path), ["before", "back"], "one that another was put in the place of");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 use super::{Memory, Report, Sample, Samples, Workload};
-use crate::bench::target::{DIRECT, PASS_THROUGH, TOLLGATE};
+use crate::bench::target::{DIRECT, METERING, PASS_THROUGH, ROLLING, TOLLGATE};
 
 fn samples(name: &'static str, cpu_ns: [u64; 3]) -> Samples {
     let sample =
@@ -44,4 +44,15 @@ fn latency_is_what_the_proxy_adds() {
     let report = Report::new(3, 3, &[direct, samples(PASS_THROUGH, [1; 3])]);
     assert_eq!((report.targets[1].added_p50_ns, report.targets[1].added_p99_ns), (60_000, 0));
     assert!(report.table().contains("60.0"));
+}
+
+#[test]
+fn rolling_is_compared_with_metering_alone() {
+    let report = |rolling_ns| {
+        let all = [(PASS_THROUGH, 5_000), (METERING, 10_000), (ROLLING, rolling_ns)];
+        Report::new(3, 3, &all.map(|(name, cpu_ns)| samples(name, [cpu_ns; 3])))
+    };
+    assert_eq!(report(11_500).misses(), Vec::<String>::new());
+    assert_eq!(report(11_600).misses(), ["CPU per spaced event, % of metering: 116, at most 115"]);
+    assert!(report(11_600).table().contains("116 % of metering"));
 }
