@@ -4,6 +4,8 @@
 //! rule's own shape (a window's length, a period), never the limit's amount: that comes with each
 //! request, so a changed limit needs no migration.
 
+use core::iter;
+
 use crate::{
     Amount, ExactAmount, Limit, Outcome, Rule, TimestampMs, bucketed::BucketedWindow, budget::Budget,
     concurrent::Concurrent, elapsed::Elapsed, idle::Idle, per_request::PerRequest, token_bucket::TokenBucket,
@@ -82,6 +84,12 @@ pub(crate) trait Transitions {
         actual: ExactAmount,
         now: TimestampMs,
     );
+
+    /// Charges for good: a reservation that is settled at once for what it reserved.
+    fn charge(&mut self, limit: Amount, charge: Amount, now: TimestampMs) {
+        let slot = self.book(limit, charge, now);
+        self.settle(limit, iter::once(Booking { slot, charge }), charge.into(), now);
+    }
 
     /// Charges a use that nobody reserved to the window or period of `at`.
     fn record(&mut self, limit: Amount, at: TimestampMs, actual: ExactAmount);
@@ -209,6 +217,15 @@ impl Counter {
             *self = self.under(limit, now);
         }
         dispatch!(&mut self.0, state => state.book(limit.amount, charge, now))
+    }
+
+    /// Charges for good. From here on the counter counts by the limit's rule.
+    #[inline]
+    pub(crate) fn charge(&mut self, limit: &Limit, charge: Amount, now: TimestampMs) {
+        if self.rule() != limit.rule {
+            *self = self.under(limit, now);
+        }
+        dispatch!(&mut self.0, state => state.charge(limit.amount, charge, now));
     }
 
     /// Charges more for a reservation. Where the limit's rule has changed since it was made, the rule

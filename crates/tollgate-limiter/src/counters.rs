@@ -45,14 +45,21 @@ pub(crate) struct Found<'a, C: Counters> {
 }
 
 impl<'a, C: Counters> Found<'a, C> {
-    pub(crate) fn new(counters: &'a mut C, now: TimestampMs, plan: &'a Plan) -> Self {
-        let mut places = plan.entries().iter().map(|entry| counters.find(&entry.limit));
-        let mut few = [None; FEW];
-        for (place, found) in few.iter_mut().zip(&mut places) {
-            *place = found;
+    /// Looks the counters up for the length of `call`.
+    pub(crate) fn of<T>(
+        counters: &'a mut C,
+        now: TimestampMs,
+        plan: &'a Plan,
+        call: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        // Filled where it stays: to move it takes as long as to find.
+        let mut found = Self { counters, now, plan, few: [None; FEW], more: Vec::new() };
+        let mut entries = plan.entries().iter();
+        for (place, entry) in found.few.iter_mut().zip(&mut entries) {
+            *place = found.counters.find(&entry.limit);
         }
-        let more = places.collect();
-        Self { counters, now, plan, few, more }
+        found.more.extend(entries.map(|entry| found.counters.find(&entry.limit)));
+        call(&mut found)
     }
 
     /// The limits of the plan with their places in it.
@@ -80,6 +87,7 @@ impl<'a, C: Counters> Found<'a, C> {
     }
 }
 
+#[inline]
 fn read_at<C: Counters + ?Sized, T>(
     counters: &C,
     place: Option<C::Place>,

@@ -39,10 +39,34 @@ pub(crate) fn narrow(count: u128) -> u64 {
 }
 
 /// `count / parts`, rounded down; 0 if there are no parts.
+#[inline]
 pub(crate) fn quotient(count: u128, parts: u64) -> u128 {
     // A division of 128 bits takes some ten times as long, and is seldom needed.
     match u64::try_from(count) {
         Ok(count) => count.checked_div(parts).unwrap_or(0).into(),
         Err(_) => count.checked_div(parts.into()).unwrap_or(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::quotient;
+
+    proptest! {
+        /// Both ways to divide are a division, where they meet too.
+        #[test]
+        fn a_quotient_is_that_of_128_bits(
+            count in prop_oneof![any::<u128>(), any::<u64>().prop_map(u128::from), (u128::from(u64::MAX) - 9)..(1 << 64) + 9],
+            parts in prop_oneof![any::<u64>(), 0_u64..4, Just(60_000)],
+        ) {
+            let (whole, parts) = (quotient(count, parts), u128::from(parts));
+            if parts == 0 {
+                prop_assert_eq!(whole, 0);
+            } else {
+                prop_assert!(whole * parts <= count && count - whole * parts < parts);
+            }
+        }
     }
 }

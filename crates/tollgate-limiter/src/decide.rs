@@ -34,9 +34,9 @@ pub(crate) fn decide<'a>(
             }
         }
         // What is left shrinks by exactly the charge: it is whole, whatever else is not.
-        tightest.consider(found, &ask, remaining.saturating_sub(ask.charge));
+        tightest.consider(ask, remaining.saturating_sub(ask.charge));
     }
-    Verdict::Admitted(Admission { at: found.now, over_soft, tightest: tightest.standing })
+    Verdict::Admitted(Admission { at: found.now, over_soft, tightest: tightest.standing(found) })
 }
 
 /// Collects what a refusal tells, given the first entry that refuses.
@@ -51,7 +51,7 @@ fn refuse<'a>(
     let (mut binding, mut severest) = (first, (0, DurationMs::ZERO));
     for ask in asks {
         let remaining = ask.remaining(found);
-        tightest.consider(found, &ask, remaining);
+        tightest.consider(ask, remaining);
         if ask.fits(remaining) || ask.limit.enforcement == Enforcement::Soft {
             continue;
         }
@@ -62,7 +62,7 @@ fn refuse<'a>(
         }
         refusing.push(refusal);
     }
-    Verdict::Refused(Refusal { binding, refusing, tightest: tightest.standing })
+    Verdict::Refused(Refusal { binding, refusing, tightest: tightest.standing(found) })
 }
 
 impl Ask<'_> {
@@ -101,28 +101,33 @@ fn severity(refusal: &EntryRefusal, rule: Rule) -> (u8, DurationMs) {
 
 /// Finds the rate limit with the smallest part left.
 #[derive(Default)]
-struct Tightest {
-    standing: Option<Standing>,
+struct Tightest<'a> {
+    least: Option<(Ask<'a>, Amount)>,
 }
 
-impl Tightest {
+impl<'a> Tightest<'a> {
     /// Considers an entry of which so much remains.
-    fn consider(&mut self, found: &Found<'_, impl Counters>, ask: &Ask<'_>, remaining: Amount) {
-        let &Ask { index, limit, .. } = ask;
-        let (amount, now) = (limit.amount, found.now);
-        if limit.rule.is_rate() && self.standing.is_none_or(|least| is_smaller_part(remaining, amount, least))
-        {
-            let resets_at = found.read(index, limit, |counter| counter.resets_at(amount, now));
-            let resets_in = resets_at.map_or(DurationMs::ZERO, |at| at.since(now));
-            self.standing = Some(Standing { index, limit: amount, remaining, resets_in });
+    fn consider(&mut self, ask: Ask<'a>, remaining: Amount) {
+        let is_tighter = |(least, left): (Ask<'_>, Amount)| {
+            is_smaller_part((remaining, ask.limit.amount), (left, least.limit.amount))
+        };
+        if ask.limit.rule.is_rate() && self.least.is_none_or(is_tighter) {
+            self.least = Some((ask, remaining));
         }
+    }
+
+    fn standing(self, found: &Found<'_, impl Counters>) -> Option<Standing> {
+        let (Ask { index, limit, .. }, remaining) = self.least?;
+        let resets_at = found.read(index, limit, |counter| counter.resets_at(limit.amount, found.now));
+        let resets_in = resets_at.map_or(DurationMs::ZERO, |at| at.since(found.now));
+        Some(Standing { index, limit: limit.amount, remaining, resets_in })
     }
 }
 
-/// Whether `remaining / limit < least.remaining / least.limit`, where nothing of nothing is 0.
-fn is_smaller_part(remaining: Amount, limit: Amount, least: Standing) -> bool {
+/// Whether one amount left of one limit is a smaller part than another of another, where nothing of
+/// nothing is 0.
+fn is_smaller_part((left, limit): (Amount, Amount), (least, least_limit): (Amount, Amount)) -> bool {
     let wide = |amount: Amount| u128::from(amount.get());
     let whole = |limit: Amount| wide(limit).max(1);
-    let this = wide(remaining).saturating_mul(whole(least.limit));
-    this < wide(least.remaining).saturating_mul(whole(limit))
+    wide(left).saturating_mul(whole(least_limit)) < wide(least).saturating_mul(whole(limit))
 }

@@ -8,7 +8,6 @@
 //! ```
 
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
-use core::iter;
 
 use crate::{
     Admission, Amount, Counter, Counters, EntrySet, ExactAmount, Held, LedgerError, Limit, Plan, Refusal,
@@ -25,19 +24,16 @@ pub const EXTENSIONS_MAX: usize = 4_096;
 /// Charges all of a plan that fits, for good: what a reservation does that is settled at once for
 /// what it reserved, without a record. [`Ledger::charge`](crate::Ledger::charge) for other counters.
 pub fn charge(counters: &mut impl Counters, now: TimestampMs, plan: &Plan) -> Verdict {
-    let mut found = Found::new(counters, now, plan);
     let asks = asks(plan, plan.charges());
-    let verdict = decide(&found, asks.clone());
-    if let Verdict::Admitted(_) = verdict {
-        for Ask { index, limit, charge } in asks {
-            found.change(index, limit, |counter| {
-                let slot = counter.book(limit, charge, now);
-                let booked = iter::once(Booking { slot, charge });
-                counter.settle(limit, booked, charge.into(), now);
-            });
+    Found::of(counters, now, plan, |found| match decide(found, asks.clone()) {
+        Verdict::Admitted(admission) => {
+            for Ask { index, limit, charge } in asks {
+                found.change(index, limit, |counter| counter.charge(limit, charge, now));
+            }
+            Verdict::Admitted(admission)
         }
-    }
-    verdict
+        refused @ Verdict::Refused(_) => refused,
+    })
 }
 
 /// What is known under one id. Kept by whoever implements [`Records`](crate::Records).
@@ -67,15 +63,19 @@ impl Record {
         plan: Arc<Plan>,
         keep_refusal: bool,
     ) -> (Verdict, Option<Self>) {
-        let (verdict, slots) = hold(counters, now, &plan);
-        let state = match &verdict {
+        let asks = asks(&plan, plan.charges());
+        let (verdict, state) = Found::of(counters, now, &plan, |found| match decide(found, asks.clone()) {
             Verdict::Admitted(admission) => {
-                State::Held(Holding { admission: *admission, slots, extensions: Vec::new() })
+                let slots = book(found, asks, Counter::book);
+                let holding = Holding { admission, slots, extensions: Vec::new() };
+                (Verdict::Admitted(admission), Some(State::Held(holding)))
             }
-            Verdict::Refused(refusal) if keep_refusal => State::Refused(Box::new(refusal.clone())),
-            Verdict::Refused(_) => return (verdict, None),
-        };
-        (verdict, Some(Self { plan, state }))
+            Verdict::Refused(refusal) => {
+                let kept = keep_refusal.then(|| State::Refused(Box::new(refusal.clone())));
+                (Verdict::Refused(refusal), kept)
+            }
+        });
+        (verdict, state.map(|state| Self { plan, state }))
     }
 
     /// Charges the use of a reservation that was never seen, and remembers that it is over.
@@ -216,21 +216,22 @@ impl Holding {
         if self.extensions.len() >= EXTENSIONS_MAX {
             return Err(LedgerError::TooManyExtensions);
         }
-        let mut found = Found::new(counters, now, plan);
-        let mut skipped = EntrySet::default();
-        for (index, limit) in found.limits() {
-            let admitted = self.slots.get(index);
-            if !found.read(index, limit, |counter| counter.can_extend(admitted, now)) {
-                skipped.insert(index);
+        Ok(Found::of(counters, now, plan, |found| {
+            let mut skipped = EntrySet::default();
+            for (index, limit) in found.limits() {
+                let admitted = self.slots.get(index);
+                if !found.read(index, limit, |counter| counter.can_extend(admitted, now)) {
+                    skipped.insert(index);
+                }
             }
-        }
-        let asks = asks(plan, charges.iter().copied()).filter(|ask| !skipped.contains(ask.index));
-        let verdict = decide(&found, asks.clone().map(|ask| self.whole_request(plan, ask)));
-        if let Verdict::Admitted(admission) = verdict {
-            let slots = book(&mut found, asks, Counter::book_more);
-            self.extensions.push(Extension { step, charges: charges.into(), admission, slots, skipped });
-        }
-        Ok(verdict)
+            let asks = asks(plan, charges.iter().copied()).filter(|ask| !skipped.contains(ask.index));
+            let verdict = decide(found, asks.clone().map(|ask| self.whole_request(plan, ask)));
+            if let Verdict::Admitted(admission) = verdict {
+                let slots = book(found, asks, Counter::book_more);
+                self.extensions.push(Extension { step, charges: charges.into(), admission, slots, skipped });
+            }
+            verdict
+        }))
     }
 
     /// What a request needs in all is asked of the limit on the largest one.
@@ -256,18 +257,6 @@ impl Holding {
 
 fn limits(plan: &Plan) -> impl Iterator<Item = &Limit> {
     plan.entries().iter().map(|entry| &*entry.limit)
-}
-
-/// Books all of a plan that fits.
-fn hold(counters: &mut impl Counters, now: TimestampMs, plan: &Plan) -> (Verdict, Slots) {
-    let mut found = Found::new(counters, now, plan);
-    let asks = asks(plan, plan.charges());
-    let verdict = decide(&found, asks.clone());
-    let slots = match verdict {
-        Verdict::Admitted(_) => book(&mut found, asks, Counter::book),
-        Verdict::Refused(_) => Slots::new(),
-    };
-    (verdict, slots)
 }
 
 fn asks<'a>(

@@ -162,10 +162,16 @@ impl Transitions for SlidingWindow {
         Tally { spent: ExactAmount::whole(spent), held: Amount::new(used.saturating_sub(spent)) }
     }
 
+    #[inline]
     fn remaining(&self, limit: Amount, now: TimestampMs) -> Amount {
         let state = self.rolled(now);
         let room = state.room(limit, now).unwrap_or(0);
-        Amount::new(narrow(quotient(room, state.parts())))
+        // Of a minute, and of all that is longer: a division by a constant is a product.
+        let units = match state.parts() {
+            PARTS_MAX => quotient(room, PARTS_MAX),
+            parts => quotient(room, parts),
+        };
+        Amount::new(narrow(units))
     }
 
     fn resets_at(&self, _limit: Amount, now: TimestampMs) -> Option<TimestampMs> {

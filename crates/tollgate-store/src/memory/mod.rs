@@ -69,12 +69,13 @@ impl MemoryStore {
             Rule::Idle { .. } | Rule::Elapsed { .. } => (first.min(now), last.min(now)),
             _ => return,
         };
-        let mut counters = self.counters.lock([limit].into_iter());
-        counters.sweep(first);
-        counters.change(limit, first, |counter| counter.record(limit.amount, first, spent));
-        if last > first {
-            counters.change(limit, last, |counter| counter.record(limit.amount, last, ExactAmount::ZERO));
-        }
+        self.counters.lock([limit].into_iter(), |counters| {
+            counters.sweep(first);
+            counters.change(limit, first, |counter| counter.record(limit.amount, first, spent));
+            if last > first {
+                counters.change(limit, last, |counter| counter.record(limit.amount, last, ExactAmount::ZERO));
+            }
+        });
     }
 
     /// The time by its clock.
@@ -86,9 +87,10 @@ impl MemoryStore {
     /// settle, and nothing that keeps a repetition from charging again.
     pub fn charge(&self, plan: &Plan) -> Verdict {
         let now = self.clock.now();
-        let mut counters = self.counters.lock(plan.entries().iter().map(|entry| &*entry.limit));
-        counters.sweep(now);
-        charge(&mut counters, now, plan)
+        self.counters.lock(limits(plan), |counters| {
+            counters.sweep(now);
+            charge(counters, now, plan)
+        })
     }
 
     /// How many reservations are open.
@@ -113,11 +115,16 @@ impl MemoryStore {
     ) -> StoreFuture<'static, T> {
         let now = self.clock.now();
         let mut reservations = lock(self.reservations(id));
-        let mut counters = self.counters.lock(plan.entries().iter().map(|entry| &*entry.limit));
-        counters.sweep(now);
-        let answer = call(&mut reservations, &mut counters, now);
+        let answer = self.counters.lock(limits(plan), |counters| {
+            counters.sweep(now);
+            call(&mut reservations, counters, now)
+        });
         StoreFuture::ready(answer.map_err(Into::into))
     }
+}
+
+fn limits(plan: &Plan) -> impl Iterator<Item = &Limit> {
+    plan.entries().iter().map(|entry| &*entry.limit)
 }
 
 impl Store for MemoryStore {
@@ -142,9 +149,11 @@ impl Store for MemoryStore {
 
     fn inspect(&self, limits: &[Arc<Limit>]) -> StoreFuture<'_, Vec<CounterView>> {
         let now = self.clock.now();
-        let counters = self.counters.lock(limits.iter().map(|limit| &**limit));
-        let view = |limit: &Arc<Limit>| counters.read(limit, now, |counter| counter.view(limit, now));
-        StoreFuture::ready(Ok(limits.iter().map(view).collect()))
+        let views = self.counters.lock(limits.iter().map(|limit| &**limit), |counters| {
+            let view = |limit: &Arc<Limit>| counters.read(limit, now, |counter| counter.view(limit, now));
+            limits.iter().map(view).collect()
+        });
+        StoreFuture::ready(Ok(views))
     }
 }
 

@@ -1,8 +1,8 @@
 //! Counters in shards, each behind its own lock.
 
-use std::{array, collections::HashMap, hash::BuildHasher};
+use std::{array, collections::HashMap, hash::BuildHasher, num::NonZeroU32};
 
-use foldhash::quality::RandomState;
+use foldhash::{fast, quality};
 use tollgate_limiter::{Counter, CounterKey, CounterRow, Counters, Limit, TimestampMs};
 
 use crate::sync::{Mutex, MutexGuard, lock};
@@ -22,32 +22,41 @@ pub(super) fn shard_of(hash: u64) -> usize {
 ///
 /// A key brings a hash of its texts along; what is mixed into it is made anew in every process.
 pub(super) struct CounterShards {
-    hasher: RandomState,
+    hasher: quality::RandomState,
     shards: [Mutex<Shard>; SHARDS],
 }
 
 impl CounterShards {
     pub(super) fn new() -> Self {
-        Self { hasher: RandomState::default(), shards: array::from_fn(|_| Mutex::new(Shard::default())) }
+        Self {
+            hasher: quality::RandomState::default(),
+            shards: array::from_fn(|_| Mutex::new(Shard::default())),
+        }
     }
 
-    /// Locks the shards of some limits, in ascending order.
-    pub(super) fn lock<'a>(&self, limits: impl Iterator<Item = &'a Limit>) -> Locked<'_> {
-        let mut wanted = self.shards_of(limits);
-        let mut locked = Locked { all: self, few: [const { None }; FEW], more: Vec::new() };
+    /// Locks the shards of some limits, in ascending order, for the length of `call`.
+    pub(super) fn lock<'a, T>(
+        &self,
+        limits: impl Iterator<Item = &'a Limit>,
+        call: impl FnOnce(&mut Locked<'_>) -> T,
+    ) -> T {
+        let wanted = self.shards_of(limits);
+        // Filled where it stays: to move it takes as long as to lock.
+        let mut locked = Locked { all: self, wanted, few: [const { None }; FEW], more: Vec::new() };
+        let mut left = wanted;
         for place in 0..SHARDS {
-            if wanted == 0 {
+            if left == 0 {
                 break;
             }
-            let shard = usize::try_from(wanted.trailing_zeros()).unwrap_or(0);
-            wanted &= wanted - 1;
-            let guard = (shard, lock(&self.shards[shard]));
+            let shard = usize::try_from(left.trailing_zeros()).unwrap_or(0);
+            left &= left - 1;
+            let guard = lock(&self.shards[shard]);
             match locked.few.get_mut(place) {
                 Some(free) => *free = Some(guard),
                 None => locked.more.push(guard),
             }
         }
-        locked
+        call(&mut locked)
     }
 
     /// The shards of some limits, as bits.
@@ -74,7 +83,7 @@ impl CounterShards {
 
 #[derive(Default)]
 struct Shard {
-    places: HashMap<CounterKey, usize, RandomState>,
+    places: HashMap<CounterKey, usize, fast::RandomState>,
     kept: CounterRow,
 }
 
@@ -95,64 +104,74 @@ const FEW: usize = 4;
 /// The locked shards of one call.
 pub(super) struct Locked<'a> {
     all: &'a CounterShards,
-    few: [Option<(usize, MutexGuard<'a, Shard>)>; FEW],
-    more: Vec<(usize, MutexGuard<'a, Shard>)>,
+    /// Which shards they are, as bits. Their guards are in the order of the bits.
+    wanted: u64,
+    few: [Option<MutexGuard<'a, Shard>>; FEW],
+    more: Vec<MutexGuard<'a, Shard>>,
 }
 
 impl Locked<'_> {
     /// Drops idle counters where it is time.
     pub(super) fn sweep(&mut self, now: TimestampMs) {
-        for (_, shard) in self.few.iter_mut().flatten().chain(&mut self.more) {
+        for shard in self.few.iter_mut().map_while(Option::as_mut) {
+            shard.sweep(now);
+        }
+        for shard in &mut self.more {
             shard.sweep(now);
         }
     }
 
     /// Which of the locked shards has a counter.
-    ///
-    /// # Panics
-    ///
-    /// For a limit that was not among the locked ones.
     fn guard(&self, limit: &Limit) -> usize {
-        if let [Some(_), None, ..] = &self.few {
+        // Mostly there is one.
+        if self.wanted.is_power_of_two() {
             return 0;
         }
-        let wanted = self.all.shard(&limit.key);
-        let mut locked = self.few.iter().flatten().chain(&self.more);
-        locked.position(|(shard, _)| *shard == wanted).unwrap_or(usize::MAX)
+        let lower = (1 << self.all.shard(&limit.key)) - 1;
+        usize::try_from((self.wanted & lower).count_ones()).unwrap_or(usize::MAX)
     }
 
+    /// # Panics
+    ///
+    /// Where there is no such guard.
     fn shard(&self, guard: usize) -> &Shard {
         match self.few.get(guard) {
-            Some(Some((_, shard))) => shard,
-            _ => &self.more[guard - FEW].1,
+            Some(Some(shard)) => shard,
+            _ => &self.more[guard - FEW],
         }
     }
 
     fn shard_mut(&mut self, guard: usize) -> &mut Shard {
         match self.few.get_mut(guard) {
-            Some(Some((_, shard))) => shard,
-            _ => &mut self.more[guard - FEW].1,
+            Some(Some(shard)) => shard,
+            _ => &mut self.more[guard - FEW],
         }
     }
 }
 
 /// A counter among the locked ones.
 ///
-/// Small, since a call keeps several: there are at most [`SHARDS`] guards, and a shard has no place for
-/// 2³² counters.
+/// One word, found or not, since a call keeps several: there are at most [`SHARDS`] guards, and a shard has
+/// no place for 2³² counters.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     guard: u32,
-    index: u32,
+    /// From one on.
+    number: NonZeroU32,
 }
 
 impl Place {
+    fn new(guard: usize, index: usize) -> Option<Self> {
+        let number = u32::try_from(index).ok()?.checked_add(1).and_then(NonZeroU32::new)?;
+        Some(Self { guard: u32::try_from(guard).ok()?, number })
+    }
+
     const fn guard(self) -> usize {
         self.guard as usize
     }
 
     const fn index(self) -> usize {
-        self.index as usize
+        self.number.get() as usize - 1
     }
 }
 
@@ -162,7 +181,7 @@ impl Counters for Locked<'_> {
     fn find(&self, limit: &Limit) -> Option<Place> {
         let guard = self.guard(limit);
         let index = *self.shard(guard).places.get(&limit.key)?;
-        Some(Place { guard: u32::try_from(guard).ok()?, index: u32::try_from(index).ok()? })
+        Place::new(guard, index)
     }
 
     fn at(&self, place: Place) -> &Counter {
