@@ -5,12 +5,15 @@
 use std::{collections::HashMap, hint::black_box, num::NonZeroU32, sync::Arc, thread, time::Duration};
 
 use criterion::{Bencher, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter as Governor};
+use governor::{
+    Quota, RateLimiter as Governor,
+    clock::{Clock as GovernorClock, QuantaClock as GovernorQuanta, SystemClock as GovernorSystem},
+};
 use limitador::{
     RateLimiter as Limitador,
     limit::{Context, Limit as LimitadorLimit},
 };
-use tollgate_bench::{PLENTY, Tenant, store};
+use tollgate_bench::{PLENTY, QuantaClock, Tenant, store, store_with};
 use tollgate_store::{Clock, MemoryStore, SystemClock};
 
 criterion_group! {
@@ -25,14 +28,15 @@ criterion_main!(benches);
 
 /// `charge` is for good, as the others are. `reserve` keeps a record that is settled later: the settle
 /// is not part of the decision.
+///
+/// Each reads a clock once. Beside `governor` there are two pairs, each with one clock on both sides: the
+/// system's, which is the default here, and `quanta`'s, which is the default there.
 fn one_decision(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("decision");
-    group.bench_function("governor, one limit", |bencher| {
-        let quota = Quota::per_minute(NonZeroU32::MAX);
-        let limiter: DefaultKeyedRateLimiter<String> = Governor::keyed(quota);
-        let key = "acme/requests/minute".to_owned();
-        bencher.iter(|| black_box(limiter.check_key(black_box(&key))).is_ok());
-    });
+    group.bench_function("governor, system clock", |bencher| check(bencher, GovernorSystem));
+    group.bench_function("tollgate charge, system clock", |bencher| charge(bencher, SystemClock::new(), 1));
+    group.bench_function("governor, quanta", |bencher| check(bencher, GovernorQuanta::default()));
+    group.bench_function("tollgate charge, quanta", |bencher| charge(bencher, QuantaClock::new(), 1));
     group.bench_function("limitador, one limit", |bencher| {
         let (limiter, context) = limitador(1);
         let namespace = "acme".into();
@@ -40,16 +44,24 @@ fn one_decision(criterion: &mut Criterion) {
             limiter.check_rate_limited_and_update(&namespace, &context, 1).map(|check| check.limited)
         });
     });
-    for limits in [1, 4] {
-        group.bench_function(BenchmarkId::new("tollgate charge", limits), |bencher| {
-            let (store, plan) = (store(), Tenant::new("acme", limits).plan());
-            bencher.iter(|| store.charge(black_box(&plan)));
-        });
-    }
+    group.bench_function("tollgate charge, four limits", |bencher| charge(bencher, SystemClock::new(), 4));
     for limits in [1, 4, 6] {
         group.bench_function(BenchmarkId::new("tollgate reserve", limits), |bencher| decide(bencher, limits));
     }
     group.finish();
+}
+
+fn check(bencher: &mut Bencher<'_>, clock: impl GovernorClock) {
+    let quota = Quota::per_minute(NonZeroU32::MAX);
+    let key = "acme/requests/minute".to_owned();
+    // The store that `Governor::keyed` takes.
+    let limiter = Governor::dashmap_with_clock(quota, clock);
+    bencher.iter(|| black_box(limiter.check_key(black_box(&key))).is_ok());
+}
+
+fn charge(bencher: &mut Bencher<'_>, clock: impl Clock, limits: usize) {
+    let (store, plan) = (store_with(clock), Tenant::new("acme", limits).plan());
+    bencher.iter(|| store.charge(black_box(&plan)));
 }
 
 fn decide(bencher: &mut Bencher<'_>, limits: usize) {

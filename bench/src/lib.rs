@@ -1,13 +1,16 @@
 //! What the benches share: a tenant with limits, its plans, and a store.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use tollgate_limiter::{
     Amount, Attempt, CounterKey, DurationMs, Enforcement, Entry, ExactAmount, Held, Limit, Period, Plan,
-    ReservationId, Rule, Settled, Verdict,
+    ReservationId, Rule, Settled, TimestampMs, Verdict,
 };
 use tollgate_store::{Clock, MemoryStore, Store, SystemClock};
 
@@ -19,7 +22,44 @@ const CHARGES: [(u64, u64); 6] = [(1, 1), (1_200, 700), (900, 500), (300, 200), 
 
 /// A store that reads the system's clock.
 pub fn store() -> MemoryStore {
-    MemoryStore::new(Arc::new(SystemClock::new()) as Arc<dyn Clock>)
+    store_with(SystemClock::new())
+}
+
+/// A store that reads another clock.
+pub fn store_with(clock: impl Clock) -> MemoryStore {
+    MemoryStore::new(Arc::new(clock) as Arc<dyn Clock>)
+}
+
+/// A clock that reads the processor's counter, as `governor` does by default: it follows no change of the
+/// system's time.
+pub struct QuantaClock {
+    counter: quanta::Clock,
+    start: quanta::Instant,
+    start_ms: u64,
+}
+
+impl QuantaClock {
+    /// A clock that starts with the system's time.
+    pub fn new() -> Self {
+        let counter = quanta::Clock::new();
+        Self { start: counter.now(), counter, start_ms: SystemClock::new().now().get() }
+    }
+}
+
+impl Default for QuantaClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for QuantaClock {
+    fn now(&self) -> TimestampMs {
+        TimestampMs::new(self.start_ms + self.elapsed().as_millis() as u64)
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.counter.now() - self.start
+    }
 }
 
 /// A tenant's limits as a proxy has them: requests and tokens by the minute, money by day and month.
