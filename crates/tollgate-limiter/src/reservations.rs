@@ -155,3 +155,32 @@ impl<R: Records> Reservations<R> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Record, Records, ReservationId};
+
+    /// As many records as it says.
+    struct Counted(usize);
+
+    impl Records for Counted {
+        fn len(&self) -> usize {
+            self.0
+        }
+
+        fn get_mut(&mut self, _id: ReservationId) -> Option<&mut Record> {
+            None
+        }
+
+        fn insert(&mut self, _id: ReservationId, _record: Record) {}
+
+        fn remove(&mut self, _id: ReservationId) -> Option<Record> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_map_is_empty_that_has_no_record() {
+        assert!(Counted(0).is_empty() && !Counted(1).is_empty() && !Counted(usize::MAX).is_empty());
+    }
+}

@@ -128,6 +128,21 @@ fn a_settle_happens_once() {
 
 /// Money that was spent is recorded where it belongs, whoever forgot the reservation.
 #[test]
+fn as_many_ended_reservations_are_remembered_as_announced() {
+    let mut desk = Desk::default();
+    let ask = plan(&[(&budget("usd", Period::Total, 1_000_000), 1)]);
+    let mut ended = (0..=Ledger::FINISHED_MAX).map(|_| {
+        let held = desk.reserve(0, &ask).unwrap();
+        desk.settle(0, &held, &[1]);
+        held
+    });
+    let (first, second) = (ended.next().unwrap(), ended.next().unwrap());
+    assert_eq!(ended.count(), Ledger::FINISHED_MAX - 1);
+    assert_eq!(desk.settle(0, &second, &[1]), Settled::Already);
+    assert_eq!(desk.settle(0, &first, &[1]), Settled::WithoutReservation);
+}
+
+#[test]
 fn a_settle_without_a_reservation_charges_where_the_request_was_admitted() {
     let (minute, day) = (rate("r", MINUTE_MS, 10), budget("usd", Period::Day, 10));
     let entries = plan(&[(&minute, 1), (&day, 1)]);
