@@ -9,11 +9,10 @@ use super::{
 use crate::Clock;
 
 pub(super) fn three_a_second_at_limit_50_admit_50_49_49_49(harness: &dyn Harness) {
-    let desk = Desk::on_monday(harness);
+    let desks = [Desk::on_monday(harness), Desk::open(harness), Desk::open(harness)];
     let limit = per_minute("r", 50);
     let mut admitted_ms = Vec::new();
-    for call in 0..4 * 180 {
-        let at_ms = call * 1_000 / 3;
+    for (at_ms, desk) in (0..4 * 180).map(|call| call * 1_000 / 3).zip(desks.iter().cycle()) {
         harness.clock().set(MONDAY.saturating_add(DurationMs::new(at_ms)));
         if desk.admits(&limit, 1) {
             admitted_ms.push(at_ms);
