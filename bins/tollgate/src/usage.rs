@@ -154,11 +154,17 @@ fn in_csv(report: &Report) -> Result<String, csv::Error> {
     let groups = report.rows.iter().map(|row| (row.values.clone(), &row.totals));
     let rest = report.rest.iter().map(|rest| (vec![Some(REST.to_owned()); report.by.len()], rest));
     for (values, totals) in groups.chain(rest) {
-        let values = values.into_iter().map(Option::unwrap_or_default);
+        let values = values.into_iter().map(Option::unwrap_or_default).map(not_a_formula);
         let counts = counts(totals).into_iter().map(|(_, count)| count.to_string());
         let amounts = amounts(totals).into_iter().map(|(_, cost)| exact_usd(cost));
         out.write_record(values.chain(counts).chain(amounts))?;
     }
     let text = out.into_inner().map_err(|error| csv::Error::from(error.into_error()))?;
     Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Spreadsheets run what begins like a formula, and callers choose some of the values: an apostrophe makes it
+/// text (OWASP, "CSV Injection").
+fn not_a_formula(value: String) -> String {
+    if value.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{value}") } else { value }
 }

@@ -50,6 +50,17 @@ fn csv_quotes_what_callers_have_chosen_and_keeps_every_digit() {
 }
 
 #[test]
+fn csv_runs_nothing_in_a_spreadsheet() {
+    let mut report = report();
+    for value in ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)", "\t=1", "a=1"] {
+        report.rows[0].values[1] = Some(value.to_owned());
+        let text = in_csv(&report).unwrap();
+        let expected = if value == "a=1" { value.to_owned() } else { format!("'{value}") };
+        assert!(text.lines().any(|line| line.starts_with(&format!("acme,{expected},3,"))), "{text}");
+    }
+}
+
+#[test]
 fn json_has_every_name_whatever_the_values_are() {
     let json = in_json(&report());
     assert_eq!(json["by"], json!(["tenant", "model"]));
