@@ -168,7 +168,8 @@ fn sections_that_exist_once() {
         &[
             (
                 "url = \"http://:SENTINEL@h\"\nkind = \"redis\"",
-                "store.url: must begin with redis://, rediss://, redis-sentinel://, rediss-sentinel://",
+                "store.url: must begin with redis://, rediss://, redis-sentinel://, rediss-sentinel://, \
+                 redis-cluster://, rediss-cluster://",
             ),
             (
                 "url_env = \"REDIS_URL\"\nkind = \"redis\"\nurl = \"redis://h\"",

@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 use crate::{
-    Admission, Amount, Counters, DurationMs, Enforcement, EntryRefusal, EntrySet, Limit, Outcome, Refusal,
-    Rule, Standing, Verdict, counter::Tally, counters::Found,
+    Admission, Amount, Counters, DurationMs, Enforcement, EntryRefusal, EntrySet, Limit, Refusal, Standing,
+    Verdict, counter::Tally, counters::Found,
 };
 
 /// One entry as the decision sees it: its limit and what is asked.
@@ -18,7 +18,7 @@ pub(crate) struct Ask<'a> {
 /// Decides over all entries at once. Changes nothing, and allocates only to refuse.
 ///
 /// Soft entries never refuse. The entry that binds is the first of those that refuse the hardest
-/// ([`severity`]).
+/// ([`EntryRefusal::severity`]).
 pub(crate) fn decide<'a>(
     found: &Found<'_, impl Counters>,
     asks: impl Iterator<Item = Ask<'a>> + Clone,
@@ -56,7 +56,7 @@ fn refuse<'a>(
             continue;
         }
         let refusal = ask.refusal(found);
-        let severity = severity(&refusal, ask.limit.rule);
+        let severity = refusal.severity(ask.limit.rule);
         if severity > severest {
             (binding, severest) = (refusal, severity);
         }
@@ -88,17 +88,6 @@ impl Ask<'_> {
     }
 }
 
-/// How hard an entry refuses: for ever, for a time, or until open reservations end.
-/// A budget whose spend alone leaves room waits for those, not for its next period.
-fn severity(refusal: &EntryRefusal, rule: Rule) -> (u8, DurationMs) {
-    match refusal.outcome {
-        Outcome::Admit => (0, DurationMs::ZERO),
-        _ if !rule.is_rate() && refusal.fits_without_holds() => (1, DurationMs::ZERO),
-        Outcome::Wait(wait) => (2, wait),
-        Outcome::Never => (3, DurationMs::ZERO),
-    }
-}
-
 /// Finds the rate limit with the smallest part left.
 #[derive(Default)]
 struct Tightest<'a> {
@@ -126,7 +115,7 @@ impl<'a> Tightest<'a> {
 
 /// Whether one amount left of one limit is a smaller part than another of another, where nothing of
 /// nothing is 0.
-fn is_smaller_part((left, limit): (Amount, Amount), (least, least_limit): (Amount, Amount)) -> bool {
+pub(crate) fn is_smaller_part((left, limit): (Amount, Amount), (least, least_limit): (Amount, Amount)) -> bool {
     let wide = |amount: Amount| u128::from(amount.get());
     let whole = |limit: Amount| wide(limit).max(1);
     wide(left).saturating_mul(whole(least_limit)) < wide(least).saturating_mul(whole(limit))

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::{Amount, DurationMs, TimestampMs};
+use crate::{Amount, DurationMs, Rule, TimestampMs, decide::is_smaller_part};
 
 /// The decision over a whole plan.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -61,6 +61,17 @@ impl EntryRefusal {
     pub fn fits_without_holds(&self) -> bool {
         self.spent.saturating_add(self.needed) <= self.limit
     }
+
+    /// How hard an entry refuses whose limit counts by `rule`, the hardest last: until open reservations end, for
+    /// a time, for ever. A budget whose spend alone leaves room waits for those, not for its next period.
+    pub fn severity(&self, rule: Rule) -> (u8, DurationMs) {
+        match self.outcome {
+            Outcome::Admit => (0, DurationMs::ZERO),
+            _ if !rule.is_rate() && self.fits_without_holds() => (1, DurationMs::ZERO),
+            Outcome::Wait(wait) => (2, wait),
+            Outcome::Never => (3, DurationMs::ZERO),
+        }
+    }
 }
 
 /// How one limit answers one charge.
@@ -85,6 +96,13 @@ pub struct Standing {
     pub remaining: Amount,
     /// Time to the end of the current window.
     pub resets_in: DurationMs,
+}
+
+impl Standing {
+    /// Whether less of this limit is left than of another: a smaller part of its amount.
+    pub fn is_tighter_than(self, other: Self) -> bool {
+        is_smaller_part((self.remaining, self.limit), (other.remaining, other.limit))
+    }
 }
 
 /// A set of places in a plan.

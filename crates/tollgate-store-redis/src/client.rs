@@ -10,7 +10,7 @@ use std::{fmt, time::Duration};
 use fred::{
     clients::Client as Fred,
     error::{Error, ErrorKind},
-    interfaces::{ClientLike as _, LuaInterface as _},
+    interfaces::{ClientLike as _, ClusterInterface as _, LuaInterface as _},
     types::{
         Builder, ClusterHash, ConnectHandle, CustomCommand, Value,
         config::{Config, ReconnectPolicy},
@@ -21,8 +21,9 @@ use tollgate_store::StoreError;
 
 use crate::{ConnectError, Settings};
 
-/// What can be connected to. Not a cluster: the limits of one call may lie in several slots.
-const SCHEMES: &[&str] = &["redis", "rediss", "redis-sentinel", "rediss-sentinel"];
+/// What can be connected to.
+const SCHEMES: &[&str] =
+    &["redis", "rediss", "redis-sentinel", "rediss-sentinel", "redis-cluster", "rediss-cluster"];
 /// Commands that may wait for the connection at once.
 const QUEUE_MAX: usize = 65_536;
 /// Between two attempts to connect: from the first, doubling, to the second.
@@ -38,6 +39,7 @@ const CHECK: Duration = Duration::from_millis(100);
 pub(crate) struct Client {
     fred: Fred,
     connection: ConnectHandle,
+    is_cluster: bool,
 }
 
 /// A script with its hash.
@@ -59,6 +61,7 @@ impl Client {
         }
         let mut config = Config::from_url(&settings.url).map_err(url)?;
         config.fail_fast = false;
+        let is_cluster = config.server.is_clustered();
         let mut builder = Builder::from_config(config);
         builder.set_policy(reconnect_policy());
         builder
@@ -73,7 +76,12 @@ impl Client {
         });
         let fred = builder.build().map_err(url)?;
         let connection = fred.connect();
-        Ok(Self { fred, connection })
+        Ok(Self { fred, connection, is_cluster })
+    }
+
+    /// Whether keys lie on several servers.
+    pub(crate) const fn is_cluster(&self) -> bool {
+        self.is_cluster
     }
 
     /// Waits until there is a connection.
@@ -105,11 +113,25 @@ impl Client {
         answer.map_err(|error| meaning(&error))
     }
 
-    /// What `INFO` says in a section.
-    pub(crate) async fn info(&self, section: &str) -> Result<String, StoreError> {
-        let command = CustomCommand::new_static("INFO", ClusterHash::FirstKey, false);
-        let answer = self.fred.custom(command, vec![Value::from(section.to_owned())]).await;
-        answer.map_err(|error| meaning(&error))
+    /// What `INFO` says in a section, of every server.
+    pub(crate) async fn info(&self, section: &str) -> Result<Vec<String>, StoreError> {
+        let ask = || {
+            let command = CustomCommand::new_static("INFO", ClusterHash::FirstKey, false);
+            (command, vec![Value::from(section.to_owned())])
+        };
+        let servers =
+            self.fred.cached_cluster_state().map_or_else(Vec::new, |state| state.unique_primary_nodes());
+        let mut answers = Vec::with_capacity(servers.len());
+        for server in servers {
+            let (command, words) = ask();
+            let answer = self.fred.with_cluster_node(server).custom(command, words).await;
+            answers.push(answer.map_err(|error| meaning(&error))?);
+        }
+        if !self.is_cluster {
+            let (command, words) = ask();
+            answers.push(self.fred.custom(command, words).await.map_err(|error| meaning(&error))?);
+        }
+        Ok(answers)
     }
 }
 

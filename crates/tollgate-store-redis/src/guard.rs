@@ -2,7 +2,8 @@
 //!
 //! A mark in Redis says that enough copies have brought back what they had spent. Without it a reserve under a
 //! hard budget is refused, by the script itself. Each copy looks every second whether it is known to have done
-//! its part, and does it if not: once, whatever is repeated.
+//! its part, and does it if not: once, whatever is repeated. In a cluster each hash tag has a mark of its own, so that
+//! one server of several that is replaced by an empty one is noticed, and slots may move.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,7 +16,7 @@ use std::{
 use tollgate_limiter::{CounterKey, ExactAmount, Limit, Rule, TimestampMs};
 use tollgate_store::{Attempt, Clock, MemoryStore, Store as _, StoreError};
 
-use crate::{RedisStore, request};
+use crate::{RedisStore, keys::Tag, request, steps::all};
 
 /// Hears of each budget, session or run that was spent from: the limit, from when to when, how much.
 pub type Spend<'a> = &'a mut dyn FnMut(&Limit, RangeInclusive<TimestampMs>, ExactAmount);
@@ -55,8 +56,11 @@ struct Copies {
 /// repeated. So a counter is always in the same part, also after a restart in the middle.
 const PARTS: u64 = 256;
 
-/// Counters to seed, by the name of their part.
-type Parts = BTreeMap<String, Vec<Seed>>;
+/// How many hash tags are looked at together.
+const TOGETHER: usize = 16;
+
+/// Counters to seed, by where they lie and the name of their part.
+type Parts = BTreeMap<(Tag, String), Vec<Seed>>;
 
 /// What one counter gets back.
 struct Seed {
@@ -66,37 +70,55 @@ struct Seed {
 }
 
 impl RedisStore {
-    /// Looks whether this copy is known to have brought back what it had spent, and does so if not.
+    /// Looks whether this copy is known everywhere to have brought back what it had spent, and does so where not.
     pub(crate) async fn keep_seeded(&self, guard: &Guard, clock: &Arc<dyn Clock>) -> Result<(), StoreError> {
-        let mut copies = self.copies(guard, false).await?;
-        self.note(guard, copies);
-        if !copies.has_this {
-            let (spent, clock) = (Arc::clone(&guard.spent), Arc::clone(clock));
-            let collected = tokio::task::spawn_blocking(move || collect(&*spent, clock)).await;
-            let parts = match collected {
-                Ok(Ok(parts)) => parts,
-                Ok(Err(reason)) => return Err(StoreError::Unavailable(reason)),
-                Err(error) => return Err(StoreError::Unavailable(error.to_string())),
-            };
-            for (name, part) in &parts {
-                self.seed(&format!("part:{}:{name}", guard.copy), part).await?;
-            }
-            copies = self.copies(guard, true).await?;
-            tracing::info!(
-                counters = parts.values().map(Vec::len).sum::<usize>(),
-                "brought back what was spent"
-            );
-            self.note(guard, copies);
+        let tags: Vec<_> = self.0.keys.tags().collect();
+        let found = self.look(guard, &tags, false).await?;
+        self.note(guard, &found);
+        let missing = |(tag, copies): (&Tag, &Copies)| (!copies.has_this).then_some(*tag);
+        let missing: Vec<_> = tags.iter().zip(&found).filter_map(missing).collect();
+        if missing.is_empty() {
+            return Ok(());
         }
+        let (spent, clock, store) = (Arc::clone(&guard.spent), Arc::clone(clock), self.clone());
+        let collected = tokio::task::spawn_blocking(move || {
+            collect(&*spent, clock, |key| store.0.keys.tag(key.partition()))
+        });
+        let parts = match collected.await {
+            Ok(Ok(parts)) => parts,
+            Ok(Err(reason)) => return Err(StoreError::Unavailable(reason)),
+            Err(error) => return Err(StoreError::Unavailable(error.to_string())),
+        };
+        for ((tag, name), part) in parts.iter().filter(|((tag, _), _)| missing.contains(tag)) {
+            self.seed(*tag, &format!("part:{}:{name}", guard.copy), part).await?;
+        }
+        self.look(guard, &missing, true).await?;
+        tracing::info!(
+            counters = parts.values().map(Vec::len).sum::<usize>(),
+            places = missing.len(),
+            "brought back what was spent"
+        );
+        let found = self.look(guard, &tags, false).await?;
+        self.note(guard, &found);
         Ok(())
     }
 
-    async fn copies(&self, guard: &Guard, is_done: bool) -> Result<Copies, StoreError> {
+    /// How far the copies are at each of `tags`.
+    async fn look(&self, guard: &Guard, tags: &[Tag], is_done: bool) -> Result<Vec<Copies>, StoreError> {
+        let mut found = Vec::with_capacity(tags.len());
+        for some in tags.chunks(TOGETHER) {
+            let copies = all(some.iter().map(|tag| self.copies(guard, *tag, is_done))).await;
+            found.extend(copies.into_iter().collect::<Result<Vec<_>, _>>()?);
+        }
+        Ok(found)
+    }
+
+    async fn copies(&self, guard: &Guard, tag: Tag, is_done: bool) -> Result<Copies, StoreError> {
         let store = &self.0;
         let done = if is_done { "done" } else { "" };
         let arguments = |_: Attempt| vec![guard.copy.to_string(), guard.copies.to_string(), done.to_owned()];
-        let reply =
-            store.run(&store.copies, vec![store.keys.copies(), store.keys.ready()], arguments).await?;
+        let keys = vec![store.keys.copies(tag), store.keys.ready(tag)];
+        let (reply, _) = store.run(&store.copies, keys, arguments).await?;
         let numbers: Option<Vec<u64>> = reply.split(' ').map(|number| number.parse().ok()).collect();
         match numbers.as_deref() {
             Some([this, have, enough]) => {
@@ -106,31 +128,34 @@ impl RedisStore {
         }
     }
 
-    async fn seed(&self, part: &str, seeds: &[Seed]) -> Result<(), StoreError> {
+    async fn seed(&self, tag: Tag, part: &str, seeds: &[Seed]) -> Result<(), StoreError> {
         let store = &self.0;
         let limits = || seeds.iter().map(|seed| &*seed.limit);
         let plan = request::limits(limits())?;
         let spent: Vec<_> = seeds.iter().map(|seed| seed.spent).collect();
         let moments: Vec<_> = seeds.iter().map(|seed| seed.at.get().to_string()).collect();
         let (spent, moments) = (request::actuals(&spent), moments.join(" "));
-        let keys = std::iter::once(store.keys.copies()).chain(store.counters(limits())).collect();
+        let counters = limits().map(|limit| store.keys.counter(&limit.key));
+        let keys = std::iter::once(store.keys.copies(tag)).chain(counters).collect();
         let arguments = |_: Attempt| {
             let own = [store.now(), part.to_owned(), spent.clone(), moments.clone()];
             own.into_iter().chain(plan.iter().cloned()).collect()
         };
-        match &*store.run(&store.seed, keys, arguments).await? {
+        let (reply, _) = store.run(&store.seed, keys, arguments).await?;
+        match &*reply {
             "S applied" | "S already" => Ok(()),
-            other => Err(StoreError::Corrupt(other.to_owned())),
+            _ => Err(StoreError::Corrupt(reply)),
         }
     }
 
-    /// Notes whether hard budgets are decided, with a line when that changes.
-    fn note(&self, guard: &Guard, copies: Copies) {
-        let was_empty = self.0.is_empty.swap(!copies.is_enough, Ordering::SeqCst);
-        let Copies { have, .. } = copies;
-        match (was_empty, copies.is_enough) {
+    /// Notes whether hard budgets are decided everywhere, with a line when that changes.
+    fn note(&self, guard: &Guard, found: &[Copies]) {
+        let is_enough = found.iter().all(|copies| copies.is_enough);
+        let have = found.iter().filter(|copies| !copies.is_enough).map(|copies| copies.have).min();
+        let was_empty = self.0.is_empty.swap(!is_enough, Ordering::SeqCst);
+        match (was_empty, is_enough) {
             (false, false) => tracing::error!(
-                have,
+                have = have.unwrap_or_default(),
                 needed = guard.copies,
                 "Redis does not know what was spent: hard budgets are refused until the copies have brought it back"
             ),
@@ -141,7 +166,7 @@ impl RedisStore {
 }
 
 /// What was spent of each counter that still counts, in parts. A run has two moments: it is in two parts.
-fn collect(spent: &Told, clock: Arc<dyn Clock>) -> Result<Parts, String> {
+fn collect(spent: &Told, clock: Arc<dyn Clock>, tag: impl Fn(&CounterKey) -> Tag) -> Result<Parts, String> {
     let now = clock.now();
     let memory = MemoryStore::new(clock);
     let mut last: HashMap<CounterKey, (Arc<Limit>, TimestampMs)> = HashMap::new();
@@ -155,25 +180,26 @@ fn collect(spent: &Told, clock: Arc<dyn Clock>) -> Result<Parts, String> {
     let Ok(Ok(views)) = memory.inspect(&limits).now_or_later() else { return Err("no answer".to_owned()) };
     let mut parts = Parts::new();
     for ((limit, at), view) in limits.into_iter().zip(moments).zip(views) {
+        let tag = tag(&limit.key);
         match limit.rule {
             Rule::Elapsed { .. } if view.resets_at.is_some() => {
                 let first = TimestampMs::new(now.get().saturating_sub(view.spent.units()));
                 let spent = ExactAmount::whole(1);
-                add(&mut parts, "end", Seed { limit: Arc::clone(&limit), at, spent });
-                add(&mut parts, "", Seed { limit, at: first, spent });
+                add(&mut parts, tag, "end", Seed { limit: Arc::clone(&limit), at, spent });
+                add(&mut parts, tag, "", Seed { limit, at: first, spent });
             }
             _ if view.spent == ExactAmount::ZERO => {}
-            _ => add(&mut parts, "", Seed { limit, at, spent: view.spent }),
+            _ => add(&mut parts, tag, "", Seed { limit, at, spent: view.spent }),
         }
     }
     Ok(parts)
 }
 
 /// Adds a seed to the part that its counter is in.
-fn add(parts: &mut Parts, kind: &str, seed: Seed) {
+fn add(parts: &mut Parts, tag: Tag, kind: &str, seed: Seed) {
     let name = seed.limit.key.name().bytes().chain(seed.limit.key.partition().bytes());
     let hash = name.fold(0_u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
-    parts.entry(format!("{kind}{}", hash % PARTS)).or_default().push(seed);
+    parts.entry((tag, format!("{kind}{}", hash % PARTS))).or_default().push(seed);
 }
 
 #[cfg(test)]
@@ -185,9 +211,16 @@ mod tests {
     };
     use tollgate_store::{Clock, ManualClock};
 
-    use super::{Spend, collect};
+    use super::{Parts, Spend, Told};
+    use crate::keys::Keys;
 
     const NOW: TimestampMs = TimestampMs::new(1_795_996_823_456);
+
+    /// On one server.
+    fn collect(told: &Told, clock: Arc<dyn Clock>) -> Result<Parts, String> {
+        let keys = Keys::new("tollgate", false);
+        super::collect(told, clock, |key| keys.tag(key.partition()))
+    }
 
     fn limit(name: &str, rule: Rule) -> Limit {
         let (key, amount) = (CounterKey::new("acme", name), Amount::new(1_000_000));

@@ -1,54 +1,83 @@
 //! The one place that builds key names.
 //!
-//! Every key is `<prefix>:{<partition>}:<kind>:<name>`: what stands in braces decides the slot of a Redis
-//! Cluster, so counters and records of one partition stay together. Braces and `%` in names are encoded.
+//! Every key of a counter or reservation is `<prefix>:{<tag>}:<kind>:<name>`: what stands in braces decides the slot
+//! of a Redis Cluster. On one server the tag is the partition. In a cluster partitions share [`TAGS`] tags: each has a
+//! mark of its own that says that what was spent is known there. Braces and `%` in names are encoded.
 
 use std::fmt::Write as _;
 
-use tollgate_limiter::{CounterKey, Plan, ReservationId};
+use tollgate_limiter::{CounterKey, ReservationId};
+
+/// How many hash tags there are in a cluster. It is part of all key names.
+const TAGS: u64 = 256;
 
 /// Builds the key names of one deployment.
 #[derive(Debug)]
 pub(crate) struct Keys {
     prefix: String,
+    is_cluster: bool,
 }
 
+/// What one script can reach: all, or in a cluster what has one hash tag.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct Tag(u64);
+
 impl Keys {
-    pub(crate) fn new(prefix: &str) -> Self {
+    pub(crate) fn new(prefix: &str, is_cluster: bool) -> Self {
         let mut encoded = String::new();
         encode(&mut encoded, prefix);
-        Self { prefix: encoded }
+        Self { prefix: encoded, is_cluster }
+    }
+
+    /// Where a partition is.
+    pub(crate) fn tag(&self, partition: &str) -> Tag {
+        if self.is_cluster { Tag(fnv1a(partition) % TAGS) } else { Tag(0) }
+    }
+
+    /// All there are.
+    pub(crate) fn tags(&self) -> impl Iterator<Item = Tag> + use<> {
+        (0..if self.is_cluster { TAGS } else { 1 }).map(Tag)
     }
 
     /// The key of a counter.
     pub(crate) fn counter(&self, key: &CounterKey) -> String {
-        let mut name = self.start(key.partition(), 'c', key.name().len());
+        let mut name = self.start(key.partition(), 'c', key.partition().len() + key.name().len());
+        if self.is_cluster {
+            // Other partitions have the same tag. The length tells where this one ends.
+            let _ = write!(name, "{}:", key.partition().len());
+            encode(&mut name, key.partition());
+            name.push(':');
+        }
         encode(&mut name, key.name());
         name
     }
 
-    /// The key of a reservation's record. It lies with the first counter of its plan.
-    pub(crate) fn record(&self, id: ReservationId, plan: &Plan) -> String {
-        self.of_reservation('r', id, plan)
+    /// The key of a reservation's record beside the counters of a partition.
+    pub(crate) fn record(&self, id: ReservationId, partition: &str) -> String {
+        self.of_reservation('r', id, partition)
     }
 
-    /// The key of a reservation's extensions.
-    pub(crate) fn extensions(&self, id: ReservationId, plan: &Plan) -> String {
-        self.of_reservation('x', id, plan)
+    /// The key of its extensions.
+    pub(crate) fn extensions(&self, id: ReservationId, partition: &str) -> String {
+        self.of_reservation('x', id, partition)
     }
 
     /// The key of the copies that have brought back what they had spent.
-    pub(crate) fn copies(&self) -> String {
-        format!("{}:copies", self.prefix)
+    pub(crate) fn copies(&self, tag: Tag) -> String {
+        self.of_tag(tag, "copies")
     }
 
     /// The key that is there when enough of them have.
-    pub(crate) fn ready(&self) -> String {
-        format!("{}:ready", self.prefix)
+    pub(crate) fn ready(&self, tag: Tag) -> String {
+        self.of_tag(tag, "ready")
     }
 
-    fn of_reservation(&self, kind: char, id: ReservationId, plan: &Plan) -> String {
-        let partition = plan.entries().first().map_or("", |entry| entry.limit.key.partition());
+    fn of_tag(&self, Tag(tag): Tag, name: &str) -> String {
+        let prefix = &self.prefix;
+        if self.is_cluster { format!("{prefix}:{{{tag}}}:{name}") } else { format!("{prefix}:{name}") }
+    }
+
+    fn of_reservation(&self, kind: char, id: ReservationId, partition: &str) -> String {
         let mut name = self.start(partition, kind, 32);
         // Writing to a string cannot fail.
         let _ = write!(name, "{id}");
@@ -56,19 +85,31 @@ impl Keys {
     }
 
     fn start(&self, partition: &str, kind: char, rest: usize) -> String {
-        let mut name = String::with_capacity(self.prefix.len() + partition.len() + rest + 8);
+        let mut name = String::with_capacity(self.prefix.len() + partition.len() + rest + 12);
         name.push_str(&self.prefix);
         name.push_str(":{");
-        if partition.is_empty() {
-            // Empty braces would be no hash tag. No other partition is encoded to this.
-            name.push('%');
+        if self.is_cluster {
+            let _ = write!(name, "{}", self.tag(partition).0);
+        } else {
+            if partition.is_empty() {
+                // Empty braces would be no hash tag. No other partition is encoded to this.
+                name.push('%');
+            }
+            encode(&mut name, partition);
         }
-        encode(&mut name, partition);
         name.push_str("}:");
         name.push(kind);
         name.push(':');
         name
     }
+}
+
+/// The 64-bit FNV-1a hash: the same in every version, as key names have to be.
+/// <http://www.isthe.com/chongo/tech/comp/fnv/>
+fn fnv1a(text: &str) -> u64 {
+    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0100_0000_01b3;
+    text.bytes().fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
 }
 
 fn encode(name: &mut String, text: &str) {
@@ -86,31 +127,62 @@ fn encode(name: &mut String, text: &str) {
 mod tests {
     use std::collections::HashSet;
 
-    use tollgate_limiter::{CounterKey, Plan, ReservationId};
+    use tollgate_limiter::{CounterKey, ReservationId};
 
-    use super::Keys;
+    use super::{Keys, TAGS, fnv1a};
+
+    /// What stands in the first braces.
+    fn tag(key: &str) -> &str {
+        key.split_once('{').unwrap().1.split_once('}').unwrap().0
+    }
 
     #[test]
     fn names_are_told_apart_and_share_the_slot_of_their_partition() {
-        let keys = Keys::new("toll{gate");
-        let texts = ["", "a", "{a}", "%", "%7B", "a}:c:b", "{"];
-        let mut names = HashSet::new();
-        for partition in texts {
-            let mut tags = HashSet::new();
-            for name in texts {
-                let key = keys.counter(&CounterKey::new(partition, name));
-                let tag = key.split_once('{').unwrap().1.split_once('}').unwrap().0.to_owned();
-                assert!(!tag.is_empty());
-                tags.insert(tag);
-                assert!(names.insert(key));
+        for is_cluster in [false, true] {
+            let keys = Keys::new("toll{gate", is_cluster);
+            let texts = ["", "a", "{a}", "%", "%7B", "a}:c:b", "{", "1:a:", ":"];
+            let mut names = HashSet::new();
+            for partition in texts {
+                let mut tags = HashSet::new();
+                for name in texts {
+                    let key = keys.counter(&CounterKey::new(partition, name));
+                    assert!(!tag(&key).is_empty());
+                    tags.insert(tag(&key).to_owned());
+                    assert!(names.insert(key));
+                }
+                let record = keys.record(ReservationId::new(7), partition);
+                tags.insert(tag(&record).to_owned());
+                assert_eq!(tags.len(), 1);
             }
-            assert_eq!(tags.len(), 1);
         }
     }
 
     #[test]
     fn a_record_is_told_from_its_extensions() {
-        let (keys, plan, id) = (Keys::new("t"), Plan::default(), ReservationId::new(7));
-        assert_ne!(keys.record(id, &plan), keys.extensions(id, &plan));
+        let (keys, id) = (Keys::new("t", false), ReservationId::new(7));
+        assert_ne!(keys.record(id, "a"), keys.extensions(id, "a"));
+    }
+
+    #[test]
+    fn c125_in_a_cluster_a_partition_lies_beside_the_mark_of_its_tag() {
+        let keys = Keys::new("t", true);
+        assert_eq!(keys.tags().count() as u64, TAGS);
+        for partition in ["acme", "global", "team:ml", ""] {
+            let (counter, place) = (keys.counter(&CounterKey::new(partition, "usd")), keys.tag(partition));
+            assert_eq!(tag(&counter), tag(&keys.ready(place)));
+            assert_eq!(tag(&counter), tag(&keys.copies(place)));
+        }
+        let whole = Keys::new("t", false);
+        assert_eq!(whole.tags().count(), 1);
+        assert_eq!(whole.ready(whole.tag("acme")), "t:ready");
+    }
+
+    /// Test vectors of the hash's authors.
+    #[test]
+    fn the_hash_is_fnv_1a() {
+        assert_eq!(
+            [fnv1a(""), fnv1a("a"), fnv1a("foobar")],
+            [0xcbf2_9ce4_8422_2325, 0xaf63_dc4c_8601_ec8c, 0x8594_4171_f739_67e8]
+        );
     }
 }

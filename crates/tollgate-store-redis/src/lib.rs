@@ -5,6 +5,9 @@
 //! [`tollgate_limiter`] are written once more in Lua, function by function, and tests compare every answer
 //! and every counter of random histories.
 //!
+//! - **In a Redis Cluster** limits of several partitions may lie in several slots. Then those of the first
+//!   limit's slot are decided in a first step and all others together in a second one, and a refusal takes back
+//!   what was charged (`steps.rs`).
 //! - **Time** is the server's. Copies whose clocks differ share one window.
 //! - **Repeated calls** count once: a record lies under each reservation's id, for a day while it is open
 //!   and for ten minutes when it is over.
@@ -13,17 +16,22 @@
 //!
 //! It knows nothing of what to do when Redis is away: its errors say whether a call took effect.
 
+mod ask;
 mod client;
 mod guard;
+mod join;
 mod keys;
+mod parts;
 mod reply;
 mod request;
 mod script;
 mod shared;
+mod steps;
 #[cfg(feature = "testing")]
 pub mod testing;
 
 use std::{
+    collections::BTreeMap,
     fmt, io,
     sync::{
         Arc, Mutex, PoisonError,
@@ -33,20 +41,19 @@ use std::{
 };
 
 use tollgate_limiter::{
-    Amount, Attempt, CounterView, EXTENSIONS_MAX, ExactAmount, Held, LedgerError, Limit, Plan, ReservationId,
-    Settled, Verdict,
+    Amount, Attempt, CounterView, ExactAmount, Held, Limit, Plan, ReservationId, Settled, Verdict,
 };
-use tollgate_store::{Clock, Store, StoreError, StoreFuture, StoreStatus, is_hard_budget};
+use tollgate_store::{Clock, Store, StoreError, StoreFuture, StoreStatus};
 
 use client::{Client, Script};
 pub use guard::{Guard, Spend, Told};
-use keys::Keys;
+use keys::{Keys, Tag};
 pub use shared::SharedStore;
 
 /// How to reach a Redis.
 #[derive(Clone)]
 pub struct Settings {
-    /// `redis://`, `rediss://` or `redis-sentinel://`, with user, password and database.
+    /// `redis://`, `rediss://`, `redis-sentinel://` or `redis-cluster://`, with user, password and database.
     pub url: String,
     /// What all key names begin with.
     pub prefix: String,
@@ -93,6 +100,7 @@ struct Inner {
     reserve: Script,
     extend: Script,
     settle: Script,
+    undo: Script,
     inspect: Script,
     copies: Script,
     seed: Script,
@@ -125,13 +133,16 @@ impl RedisStore {
     }
 
     fn open(settings: &Settings, clock: Option<Arc<dyn Clock>>) -> Result<Self, ConnectError> {
+        let client = Client::connect(settings)?;
+        let keys = Keys::new(&settings.prefix, client.is_cluster());
         Ok(Self(Arc::new(Inner {
-            client: Client::connect(settings)?,
-            keys: Keys::new(&settings.prefix),
+            client,
+            keys,
             clock,
             reserve: Script::new(script::RESERVE),
             extend: Script::new(script::EXTEND),
             settle: Script::new(script::SETTLE),
+            undo: Script::new(script::UNDO),
             inspect: Script::new(script::INSPECT),
             copies: Script::new(script::COPIES),
             seed: Script::new(script::SEED),
@@ -155,6 +166,11 @@ impl RedisStore {
         self.0.is_guarded.store(is_guarded, Ordering::SeqCst);
     }
 
+    /// Whether the counters lie on several servers.
+    fn is_cluster(&self) -> bool {
+        self.0.client.is_cluster()
+    }
+
     /// Logs a warning and shows it from now on in the store's status.
     fn warn(&self, warning: String) {
         tracing::warn!("{warning}");
@@ -162,32 +178,35 @@ impl RedisStore {
     }
 
     /// The server's `maxmemory-policy` if it may evict counters: with any but `noeviction` a full Redis
-    /// forgets what was spent.
+    /// forgets what was spent. In a cluster that of any server.
     ///
     /// # Errors
     ///
-    /// The server did not answer.
+    /// A server did not answer.
     pub async fn evicting_policy(&self) -> Result<Option<String>, StoreError> {
-        let memory = self.0.client.info("memory").await?;
-        let policy = memory.lines().find_map(|line| line.strip_prefix("maxmemory_policy:"));
-        Ok(policy.map(str::trim).filter(|policy| *policy != "noeviction").map(str::to_owned))
+        let policy = |memory: String| {
+            let policy = memory.lines().find_map(|line| line.strip_prefix("maxmemory_policy:"));
+            policy.map(str::trim).filter(|policy| *policy != "noeviction").map(str::to_owned)
+        };
+        Ok(self.0.client.info("memory").await?.into_iter().find_map(policy))
     }
 }
 
 impl Inner {
-    /// Runs a script, and a second time where the first gave no answer: all of them count once.
+    /// Runs a script, and a second time where the first gave no answer: all of them count once. Whether that was
+    /// so comes with the answer.
     async fn run(
         &self,
         script: &Script,
         keys: Vec<String>,
         arguments: impl Fn(Attempt) -> Vec<String>,
-    ) -> Result<String, StoreError> {
+    ) -> Result<(String, bool), StoreError> {
         let first = self.client.run(script, &keys, &arguments(Attempt::First)).await;
-        let Err(StoreError::Unknown(_)) = first else { return first };
+        let Err(StoreError::Unknown(_)) = first else { return first.map(|reply| (reply, false)) };
         match self.client.run(script, &keys, &arguments(Attempt::Retry)).await {
             // That the second one has not run says nothing of the first.
-            Err(error) if error.is_transient() => first,
-            answer => answer,
+            Err(error) if error.is_transient() => first.map(|reply| (reply, true)),
+            answer => answer.map(|reply| (reply, true)),
         }
     }
 
@@ -195,84 +214,50 @@ impl Inner {
         self.clock.as_ref().map_or_else(String::new, |clock| clock.now().get().to_string())
     }
 
-    fn counters<'a>(&self, limits: impl Iterator<Item = &'a Limit>) -> impl Iterator<Item = String> {
-        limits.map(|limit| self.keys.counter(&limit.key))
+    fn is_guarded(&self) -> bool {
+        self.is_guarded.load(Ordering::SeqCst)
     }
 
-    /// The keys of a call about a reservation that was made.
-    fn held_keys(&self, held: &Held) -> Vec<String> {
-        let own = [self.keys.record(held.id, &held.plan), self.keys.extensions(held.id, &held.plan)];
-        own.into_iter().chain(self.counters(limits(&held.plan))).collect()
+    async fn inspect_all(&self, limits: &[Arc<Limit>]) -> Result<Vec<CounterView>, StoreError> {
+        let mut by_tag = BTreeMap::<Tag, Vec<usize>>::new();
+        for (place, limit) in limits.iter().enumerate() {
+            by_tag.entry(self.keys.tag(limit.key.partition())).or_default().push(place);
+        }
+        let mut views = vec![None; limits.len()];
+        for places in by_tag.into_values() {
+            let here: Vec<&Limit> =
+                places.iter().filter_map(|place| limits.get(*place)).map(|limit| &**limit).collect();
+            let words = request::limits(here.iter().copied())?;
+            let keys = here.iter().map(|limit| self.keys.counter(&limit.key)).collect();
+            let arguments = |_| std::iter::once(self.now()).chain(words.iter().cloned()).collect();
+            let (reply, _) = self.run(&self.inspect, keys, arguments).await?;
+            for (place, view) in places.into_iter().zip(reply::views(&reply, here.into_iter())?) {
+                views.get_mut(place).into_iter().for_each(|seen| *seen = Some(view.clone()));
+            }
+        }
+        Ok(views.into_iter().flatten().collect())
     }
 }
 
 impl Store for RedisStore {
     fn reserve(&self, id: ReservationId, plan: Arc<Plan>, attempt: Attempt) -> StoreFuture<'_, Verdict> {
         let store = Arc::clone(&self.0);
-        StoreFuture::waiting(async move {
-            let words = request::plan(&plan)?;
-            let fingerprint = request::fingerprint(&plan, &words);
-            let record = store.keys.record(id, &plan);
-            let is_guarded = store.is_guarded.load(Ordering::SeqCst) && limits(&plan).any(is_hard_budget);
-            let mark = is_guarded.then(|| store.keys.ready());
-            let keys = std::iter::once(record).chain(store.counters(limits(&plan))).chain(mark).collect();
-            let arguments = |again| {
-                let is_retry = attempt == Attempt::Retry || again == Attempt::Retry;
-                let attempt = if is_retry { "r" } else { "f" };
-                let guarded = if is_guarded { "guarded" } else { "" };
-                let own = [store.now(), fingerprint.clone(), attempt.to_owned(), guarded.to_owned()];
-                own.into_iter().chain(words.iter().cloned()).collect()
-            };
-            reply::verdict(&store.run(&store.reserve, keys, arguments).await?, &plan, 0)
-        })
+        StoreFuture::waiting(async move { store.reserve_all(id, &plan, attempt).await })
     }
 
     fn extend(&self, held: &Held, step: u32, charges: &[Amount]) -> StoreFuture<'_, Verdict> {
-        let (store, held) = (Arc::clone(&self.0), held.clone());
-        let (asked, given) = (request::charges(charges), charges.len());
-        StoreFuture::waiting(async move {
-            check_length(&held.plan, given)?;
-            let words = request::plan(&held.plan)?;
-            let fingerprint = request::fingerprint(&held.plan, &words);
-            let (step_text, most) = (step.to_string(), EXTENSIONS_MAX.to_string());
-            let arguments = |_| {
-                let own = [store.now(), fingerprint.clone(), step_text.clone(), asked.clone(), most.clone()];
-                own.into_iter().chain(words.iter().cloned()).collect()
-            };
-            let reply = store.run(&store.extend, store.held_keys(&held), arguments).await?;
-            reply::verdict(&reply, &held.plan, step)
-        })
+        let (store, held, charges) = (Arc::clone(&self.0), held.clone(), charges.to_vec());
+        StoreFuture::waiting(async move { store.extend_all(&held, step, &charges).await })
     }
 
     fn settle(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'_, Settled> {
-        let (store, held) = (Arc::clone(&self.0), held.clone());
-        let (used, given) = (request::actuals(actuals), actuals.len());
-        StoreFuture::waiting(async move {
-            check_length(&held.plan, given)?;
-            let words = request::plan(&held.plan)?;
-            let fingerprint = request::fingerprint(&held.plan, &words);
-            let at = held.at.get().to_string();
-            let arguments = |_| {
-                let own = [store.now(), fingerprint.clone(), used.clone(), at.clone()];
-                own.into_iter().chain(words.iter().cloned()).collect()
-            };
-            reply::settled(&store.run(&store.settle, store.held_keys(&held), arguments).await?)
-        })
+        let (store, held, actuals) = (Arc::clone(&self.0), held.clone(), actuals.to_vec());
+        StoreFuture::waiting(async move { store.settle_all(&held, &actuals).await })
     }
 
     fn inspect(&self, limits: &[Arc<Limit>]) -> StoreFuture<'_, Vec<CounterView>> {
         let (store, limits) = (Arc::clone(&self.0), limits.to_vec());
-        StoreFuture::waiting(async move {
-            if limits.is_empty() {
-                return Ok(Vec::new());
-            }
-            let all = || limits.iter().map(|limit| &**limit);
-            let words = request::limits(all())?;
-            let keys = store.counters(all()).collect();
-            let arguments = |_| std::iter::once(store.now()).chain(words.iter().cloned()).collect();
-            let reply = store.run(&store.inspect, keys, arguments).await?;
-            reply::views(&reply, all())
-        })
+        StoreFuture::waiting(async move { store.inspect_all(&limits).await })
     }
 
     fn status(&self) -> StoreStatus {
@@ -285,13 +270,4 @@ impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore").field("client", &self.0.client).finish_non_exhaustive()
     }
-}
-
-fn limits(plan: &Plan) -> impl Iterator<Item = &Limit> {
-    plan.entries().iter().map(|entry| &*entry.limit)
-}
-
-fn check_length(plan: &Plan, given: usize) -> Result<(), StoreError> {
-    let entries = plan.entries().len();
-    if entries == given { Ok(()) } else { Err(LedgerError::WrongLength { entries, given }.into()) }
 }

@@ -6,19 +6,69 @@ use tollgate_limiter::{
 };
 use tollgate_store::StoreError;
 
-/// The verdict in the answer to a reserve or to extension `step`.
+/// What a script was asked about.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) plan: &'a Plan,
+    /// The places in the plan of the entries that it was told of.
+    pub(crate) places: &'a [usize],
+    /// The extension, or 0.
+    pub(crate) step: u32,
+}
+
+/// How the refusal of a whole plan begins, which a part keeps. Its places are those of the plan.
+const FINAL: &str = "W";
+
+/// The verdict in the answer to a reserve or an extension.
 ///
 /// # Errors
 ///
 /// [`StoreError::Mismatch`] where the script says so, [`StoreError::Corrupt`] for what cannot be read.
-pub(crate) fn verdict(reply: &str, plan: &Plan, step: u32) -> Result<Verdict, StoreError> {
+pub(crate) fn verdict(reply: &str, asked: Asked<'_>) -> Result<Verdict, StoreError> {
     let read = match reply.split_once(' ') {
-        Some(("A", rest)) => admission(rest, plan).map(Verdict::Admitted),
-        Some(("R", rest)) => refusal(rest, plan).map(Verdict::Refused),
-        Some(("X", word)) => return Err(mismatch(word, step).unwrap_or_else(|| corrupt(reply))),
+        Some(("A", rest)) => admission(rest, asked).map(Verdict::Admitted),
+        Some(("R", rest)) => refusal(rest, asked).map(Verdict::Refused),
+        Some((FINAL, rest)) => {
+            let places: Vec<_> = (0..asked.plan.entries().len()).collect();
+            refusal(rest, Asked { places: &places, ..asked }).map(Verdict::Refused)
+        }
+        Some(("X", word)) => return Err(mismatch(word, asked.step).unwrap_or_else(|| corrupt(reply))),
         _ => None,
     };
     read.ok_or_else(|| corrupt(reply))
+}
+
+/// Whether an answer is the refusal of a whole plan.
+pub(crate) fn is_final(reply: &str) -> bool {
+    reply.split_once(' ').is_some_and(|(word, _)| word == FINAL)
+}
+
+/// The rate limit with the smallest part left, where a part of a plan was admitted, without its charge.
+///
+/// # Errors
+///
+/// [`StoreError::Corrupt`] for what cannot be read.
+pub(crate) fn before(text: &str, asked: Asked<'_>) -> Result<Option<Standing>, StoreError> {
+    standing(text, asked).ok_or_else(|| corrupt(text))
+}
+
+/// A refusal of a whole plan, for a part to keep.
+pub(crate) fn refusal_text(refusal: &Refusal) -> String {
+    let tightest = refusal.tightest.map_or_else(
+        || "-".to_owned(),
+        |Standing { index, remaining, resets_in, .. }| format!("{index} {remaining} {}", resets_in.get()),
+    );
+    let entry = |entry: &EntryRefusal| {
+        let outcome = match entry.outcome {
+            Outcome::Wait(wait) => wait.get().to_string(),
+            Outcome::Never | Outcome::Admit => "-1".to_owned(),
+        };
+        let resets_at = entry.resets_at.map_or_else(|| "-".to_owned(), |at| at.get().to_string());
+        let EntryRefusal { index, spent, held, needed, .. } = entry;
+        format!("{index} {outcome} {spent} {held} {needed} {resets_at}")
+    };
+    let entries: Vec<_> = refusal.refusing.iter().map(entry).collect();
+    format!("{FINAL} {} {tightest};{}", refusal.binding.index, entries.join(";"))
 }
 
 /// What a settle did.
@@ -72,31 +122,36 @@ fn mismatch(word: &str, step: u32) -> Option<StoreError> {
     Some(error.into())
 }
 
-fn admission(text: &str, plan: &Plan) -> Option<Admission> {
+impl Asked<'_> {
+    /// The place in the plan of what a script calls `number`, and the amount of its limit.
+    fn entry(self, number: &str) -> Option<(usize, Amount)> {
+        let place = *self.places.get(number.parse::<usize>().ok()?)?;
+        Some((place, self.plan.entries().get(place)?.limit.amount))
+    }
+}
+
+fn admission(text: &str, asked: Asked<'_>) -> Option<Admission> {
     let (at, rest) = text.split_once(' ')?;
     let (over, tightest) = rest.split_once(' ')?;
     let mut over_soft = EntrySet::default();
     for index in over.split(',').filter(|_| over != "-") {
-        let index: usize = index.parse().ok()?;
-        plan.entries().get(index)?;
-        over_soft.insert(index);
+        over_soft.insert(asked.entry(index)?.0);
     }
-    Some(Admission { at: moment(at)?, over_soft, tightest: standing(tightest, plan)? })
+    Some(Admission { at: moment(at)?, over_soft, tightest: standing(tightest, asked)? })
 }
 
-fn refusal(text: &str, plan: &Plan) -> Option<Refusal> {
+fn refusal(text: &str, asked: Asked<'_>) -> Option<Refusal> {
     let (head, list) = text.split_once(';')?;
     let (binding, tightest) = head.split_once(' ')?;
-    let binding: usize = binding.parse().ok()?;
-    let refusing: Vec<_> = list.split(';').map(|one| entry_refusal(one, plan)).collect::<Option<_>>()?;
+    let (binding, _) = asked.entry(binding)?;
+    let refusing: Vec<_> = list.split(';').map(|one| entry_refusal(one, asked)).collect::<Option<_>>()?;
     let binding = *refusing.iter().find(|refusal| refusal.index == binding)?;
-    Some(Refusal { binding, refusing, tightest: standing(tightest, plan)? })
+    Some(Refusal { binding, refusing, tightest: standing(tightest, asked)? })
 }
 
-fn entry_refusal(text: &str, plan: &Plan) -> Option<EntryRefusal> {
+fn entry_refusal(text: &str, asked: Asked<'_>) -> Option<EntryRefusal> {
     let [index, outcome, spent, held, needed, resets_at] = words(text)?;
-    let index: usize = index.parse().ok()?;
-    let limit = plan.entries().get(index)?.limit.amount;
+    let (index, limit) = asked.entry(index)?;
     let outcome = match outcome {
         "-1" => Outcome::Never,
         wait => Outcome::Wait(DurationMs::new(number(wait)?)),
@@ -113,13 +168,12 @@ fn entry_refusal(text: &str, plan: &Plan) -> Option<EntryRefusal> {
 }
 
 /// The outer `None` is for what cannot be read.
-fn standing(text: &str, plan: &Plan) -> Option<Option<Standing>> {
+fn standing(text: &str, asked: Asked<'_>) -> Option<Option<Standing>> {
     if text == "-" {
         return Some(None);
     }
     let [index, remaining, resets_in] = words(text)?;
-    let index: usize = index.parse().ok()?;
-    let limit = plan.entries().get(index)?.limit.amount;
+    let (index, limit) = asked.entry(index)?;
     let remaining = Amount::new(number(remaining)?);
     Some(Some(Standing { index, limit, remaining, resets_in: DurationMs::new(number(resets_in)?) }))
 }

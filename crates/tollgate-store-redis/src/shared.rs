@@ -14,8 +14,10 @@ use crate::{ConnectError, Guard, RedisStore, Settings};
 
 /// How often settlements that wait are tried again.
 const WRITE_THROUGH: Duration = Duration::from_millis(100);
-/// How often it is looked for what an empty Redis would not know.
+/// How often it is looked for what an empty Redis would not know: on one server, and in a cluster, where there are
+/// many places to look at.
 const LOOK: Duration = Duration::from_millis(500);
+const LOOK_IN_CLUSTER: Duration = Duration::from_secs(2);
 /// How long a start waits for the first connection before it goes on without.
 const FIRST_CONNECTION: Duration = Duration::from_secs(2);
 /// How long an end waits for settlements to be written through.
@@ -154,7 +156,7 @@ async fn keep_seeded(redis: RedisStore, guard: Guard, clock: Arc<dyn Clock>) {
         if let Err(error) = redis.keep_seeded(&guard, &clock).await {
             tracing::debug!(%error, "what was spent is not brought back yet");
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(if redis.is_cluster() { LOOK_IN_CLUSTER } else { LOOK }).await;
     }
 }
 

@@ -225,12 +225,6 @@ async fn a_url_that_is_none_is_refused() {
     assert_refused("http://127.0.0.1");
 }
 
-/// Counters of one call may lie in several slots.
-#[tokio::test]
-async fn c125_a_cluster_is_refused_at_start() {
-    assert_refused("redis-cluster://127.0.0.1:7000");
-}
-
 fn assert_refused(url: &str) {
     let (url, prefix) = (url.to_owned(), "tollgate".to_owned());
     let settings = Settings { url, prefix, timeout: Duration::from_millis(250) };

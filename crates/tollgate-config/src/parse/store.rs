@@ -13,7 +13,14 @@ const OF_REDIS: &[&str] =
     &["url", "url_env", "prefix", "timeout_ms", "retry_seconds", "local_share", "on_failure"];
 
 /// What a URL may begin with.
-const SCHEMES: &[&str] = &["redis://", "rediss://", "redis-sentinel://", "rediss-sentinel://"];
+const SCHEMES: &[&str] = &[
+    "redis://",
+    "rediss://",
+    "redis-sentinel://",
+    "rediss-sentinel://",
+    "redis-cluster://",
+    "rediss-cluster://",
+];
 
 const PREFIX_BYTES_MAX: usize = 64;
 

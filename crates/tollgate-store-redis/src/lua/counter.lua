@@ -51,6 +51,7 @@ local function read_entries(first, keys, values, skip, now)
       index = place - 1, key = keys[skip + place], code = code, param = tonumber(ARGV[from + 1]),
       limit = tonumber(ARGV[from + 2]), is_hard = ARGV[from + 3] == 'h', charge = charge, ask = charge,
       rule = rule_of(code), stored = value and restored(value), counter = false, changed = false,
+      before = value, became = value,
     }
     if not value then
       entry.counter = entry.rule.new(entry.param, now)
@@ -73,6 +74,7 @@ local function write_counter(entry, now)
   local kept_ms = min(rule.kept_ms(counter, now) + GRACE_MS, KEPT_MAX_MS)
   local stored = format('%s%d %s', counter.code, counter.param, rule.stored(counter))
   redis.call('SET', entry.key, stored, 'PX', kept_ms)
+  entry.became = stored
 end
 
 -- Writes what has changed. Everything is computed before: a script that stops here writes nothing.
@@ -82,6 +84,15 @@ local function write_changed(entries, now)
       write_counter(entry, now)
     end
   end
+end
+
+-- What counters were and have become, a line each: "-" for none.
+local function trace(entries)
+  local lines = {}
+  for place, entry in ipairs(entries) do
+    lines[2 * place - 1], lines[2 * place] = entry.before or '-', entry.became or '-'
+  end
+  return table.concat(lines, '\n')
 end
 
 -- Charges a new reservation. From here on the counter counts by the limit's rule.

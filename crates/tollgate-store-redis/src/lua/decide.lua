@@ -2,7 +2,8 @@
 --
 -- Answers are texts: "A <at> <over soft> <tightest>" and "R <binding> <tightest>;<refusals>", where a tightest
 -- rate limit is "<index> <remaining> <resets in>" or "-", and a refusal is
--- "<index> <outcome> <spent> <held> <needed> <resets at>".
+-- "<index> <outcome> <spent> <held> <needed> <resets at>". That a part of a plan is admitted has a second line: the
+-- tightest rate limit without this charge, for a refusal by another part.
 
 local function standing(tightest, now)
   if not tightest then
@@ -65,8 +66,8 @@ end
 
 -- The answer, and whether it admits. Soft entries never refuse, and those of which nothing is asked (`ask` is
 -- false) are left out.
-local function decide(entries, now)
-  local over_soft, tightest = {}, nil
+local function decide(entries, now, is_split)
+  local over_soft, tightest, before = {}, nil, nil
   for _, entry in ipairs(entries) do
     if entry.ask then
       local remaining = entry.rule.remaining(entry.counter, entry.limit, now)
@@ -76,9 +77,11 @@ local function decide(entries, now)
         end
         over_soft[#over_soft + 1] = text(entry.index)
       end
+      before = is_split and tighter(before, entry, remaining)
       tightest = tighter(tightest, entry, sub(remaining, entry.ask))
     end
   end
   local over = #over_soft > 0 and table.concat(over_soft, ',') or '-'
-  return format('A %d %s %s', now, over, standing(tightest, now)), true
+  local answer = format('A %d %s %s', now, over, standing(tightest, now))
+  return is_split and answer .. '\n' .. standing(before, now) or answer, true
 end

@@ -1,9 +1,12 @@
 -- Asks for more under a held reservation: all of it, or nothing.
 --
--- KEYS: the record, its extensions, then a counter an entry. ARGV: time or nothing, the plan's fingerprint,
+-- KEYS: the record, its extensions, then a counter an entry. ARGV: time or nothing, the plan's fingerprint, flags,
 -- the step, the charges separated by spaces, the most extensions there may be, the plan.
+--
+-- Flags: "l" to look only, "s" for a part of a plan.
 
-local now, fingerprint, step, charges = now_ms(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4]
+local now, fingerprint, flags, step, charges = now_ms(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
+local is_split = has(flags, 's')
 local values = redis.call('MGET', KEYS[1], unpack(KEYS, 3))
 
 if not values[1] then
@@ -18,18 +21,18 @@ end
 
 local holding = read_holding(record)
 if step <= holding.last then
-  local made = redis.call('HGET', KEYS[2], ARGV[3])
+  local made = redis.call('HGET', KEYS[2], ARGV[4])
   if not made then
     return 'X stale'
   end
   local before, answer = match(made, '^([^|]*)|[^|]*|(.*)$')
   return before == charges and answer or 'X charges'
-elseif holding.count >= tonumber(ARGV[5]) then
+elseif holding.count >= tonumber(ARGV[6]) then
   return 'X many'
 end
 
 local keys = { KEYS[1], unpack(KEYS, 3) }
-local entries, asked = read_entries(6, keys, values, 1, now), numbers_in(charges)
+local entries, asked = read_entries(7, keys, values, 1, now), numbers_in(charges)
 for place, entry in ipairs(entries) do
   entry.is_skipped = not entry.rule.can_extend(entry.counter, holding.slots[place], now)
   -- What a request needs in all is asked of the limit on the largest one.
@@ -37,8 +40,8 @@ for place, entry in ipairs(entries) do
   entry.ask = not entry.is_skipped and add(asked[place], before)
 end
 
-local answer, fits = decide(entries, now)
-if fits then
+local answer, fits = decide(entries, now, is_split)
+if fits and not has(flags, 'l') then
   local slots = {}
   for place, entry in ipairs(entries) do
     if entry.is_skipped then
@@ -51,9 +54,10 @@ if fits then
     end
   end
   write_changed(entries, now)
-  redis.call('HSET', KEYS[2], ARGV[3], table.concat({ charges, table.concat(slots, ' '), answer }, '|'))
+  redis.call('HSET', KEYS[2], ARGV[4], table.concat({ charges, table.concat(slots, ' '), answer }, '|'))
   redis.call('PEXPIRE', KEYS[2], text(HELD_KEPT_MS))
   local rest = holding_text(step, holding.count + 1, holding.slots, holding.charged)
   write_record(KEYS[1], 'H', fingerprint, record.answer, rest)
+  return is_split and answer .. '\n' .. trace(entries) or answer
 end
 return answer

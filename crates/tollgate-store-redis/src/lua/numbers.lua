@@ -10,6 +10,10 @@ local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
 
 local format, match = string.format, string.match
 
+local function has(flags, flag)
+  return string.find(flags, flag, 1, true) ~= nil
+end
+
 -- Never tostring(): it writes 1e+14. A number of a 64-bit server's `%d` is exact.
 local function text(number)
   return format('%d', number)

@@ -1,13 +1,15 @@
 -- Charges all of a plan that fits, or nothing.
 --
 -- KEYS: the record, then a counter an entry, then, where a hard budget is among them, the mark that Redis knows
--- what was spent. ARGV: time or nothing, the plan's fingerprint, "f" for a first attempt or "r" for a retry,
--- "guarded" if there is the mark, the plan.
+-- what was spent. ARGV: time or nothing, the plan's fingerprint, flags, the plan.
+--
+-- Flags: "r" for a retry, "l" to look only, "g" if there is the mark, "s" for a part of a plan.
 
-local now, fingerprint = now_ms(ARGV[1]), ARGV[2]
-local values = redis.call('MGET', unpack(KEYS))
+local now, fingerprint, flags = now_ms(ARGV[1]), ARGV[2], ARGV[3]
+local is_look, is_split = has(flags, 'l'), has(flags, 's')
+local values = quick_values or redis.call('MGET', unpack(KEYS))
 
-if values[1] then
+if values[1] and not is_look then
   local record = read_record(values[1])
   if record.plan ~= fingerprint then
     return 'X plan'
@@ -17,12 +19,12 @@ if values[1] then
   return record.answer
 end
 
-if ARGV[4] == 'guarded' and not values[#KEYS] then
+if has(flags, 'g') and not values[#KEYS] then
   return 'X unknown'
 end
-local entries = read_entries(5, KEYS, values, 1, now)
-local answer, fits = decide(entries, now)
-if fits then
+local entries = read_entries(4, KEYS, values, 1, now)
+local answer, fits = decide(entries, now, is_split)
+if fits and not is_look then
   local slots, charged = {}, {}
   for place, entry in ipairs(entries) do
     slots[place], entry.changed = book(entry, entry.charge, now)
@@ -30,7 +32,8 @@ if fits then
   end
   write_changed(entries, now)
   write_record(KEYS[1], 'H', fingerprint, answer, holding_text(0, 0, slots, charged))
-elseif ARGV[3] == 'r' then
+  return is_split and answer .. '\n' .. trace(entries) or answer
+elseif not fits and has(flags, 'r') then
   write_record(KEYS[1], 'R', fingerprint, answer, '')
 end
 return answer

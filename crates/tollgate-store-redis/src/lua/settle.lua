@@ -4,7 +4,7 @@
 -- units and millionths of each entry separated by spaces, the moment of the admission, the plan.
 
 local now, fingerprint, amounts = now_ms(ARGV[1]), ARGV[2], ARGV[3]
-local values = redis.call('MGET', KEYS[1], unpack(KEYS, 3))
+local values = quick_values
 local record = values[1] and read_record(values[1])
 
 if record and record.plan ~= fingerprint then

@@ -62,7 +62,11 @@ pub(crate) fn histories() -> impl Strategy<Value = History> {
 
 /// Some limit, of small amounts.
 fn limit(number: usize) -> impl Strategy<Value = Limit> {
-    let partition = if number < SHARED { "acme" } else { "a {b}" };
+    let partition = match number {
+        0..SHARED => "acme",
+        _ if number.is_multiple_of(2) => "a {b}",
+        _ => "global",
+    };
     let enforcement = prop_oneof![4 => Just(Enforcement::Hard), 1 => Just(Enforcement::Soft)];
     (rule(), 0_u64..40, enforcement).prop_map(move |(rule, amount, enforcement)| Limit {
         key: CounterKey::new(partition, format!("limit {number}")),

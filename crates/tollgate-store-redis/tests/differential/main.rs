@@ -4,6 +4,7 @@
 //! `TOLLGATE_REDIS_HISTORIES` tries more of them than the usual ones.
 
 #![expect(
+    clippy::panic,
     clippy::unwrap_used,
     reason = "a test may fail; helpers beside test functions are no tests to clippy"
 )]
@@ -25,7 +26,10 @@ use proptest::{
 };
 use tollgate_limiter::{Amount, ExactAmount, Ledger, Limit, Plan, ReservationId, TimestampMs, Verdict};
 use tollgate_store::{Clock, Held, ManualClock, Store, StoreError};
-use tollgate_store_redis::{RedisStore, testing::RedisServer};
+use tollgate_store_redis::{
+    RedisStore, Settings,
+    testing::{RedisCluster, RedisServer},
+};
 
 use history::{Call, History};
 
@@ -33,7 +37,8 @@ use history::{Call, History};
 const START: TimestampMs = TimestampMs::new(1_795_996_823_456);
 
 struct Redis {
-    server: RedisServer,
+    /// How to reach it under a prefix.
+    settings: Box<dyn Fn(&str) -> Settings>,
     runtime: tokio::runtime::Runtime,
     histories: AtomicU64,
 }
@@ -49,20 +54,16 @@ struct Pair<'a> {
 }
 
 impl Redis {
-    fn start() -> Self {
+    fn new(settings: impl Fn(&str) -> Settings + 'static) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        Self {
-            server: RedisServer::start().unwrap(),
-            runtime: runtime.unwrap(),
-            histories: AtomicU64::new(0),
-        }
+        Self { settings: Box::new(settings), runtime: runtime.unwrap(), histories: AtomicU64::new(0) }
     }
 
     /// A new pair, under a prefix that no other has.
     fn pair(&self, limits: Vec<Arc<Limit>>) -> Pair<'_> {
         let clock = Arc::new(ManualClock::new(START));
         let number = self.histories.fetch_add(1, Ordering::SeqCst);
-        let settings = self.server.settings(&format!("history{number}"));
+        let settings = (self.settings)(&format!("history{number}"));
         let _inside = self.runtime.enter();
         let store = RedisStore::connect_with_clock(&settings, Arc::clone(&clock) as Arc<dyn Clock>).unwrap();
         self.runtime.block_on(store.connected()).unwrap();
@@ -133,10 +134,20 @@ fn same<T: PartialEq + std::fmt::Debug>(
 
 #[test]
 fn redis_and_the_ledger_answer_and_count_the_same() {
-    const USUAL: u32 = 96;
+    let server = RedisServer::start().unwrap();
+    compare(&Redis::new(move |prefix| server.settings(prefix)), 96);
+}
+
+/// Plans over one to three slots of three nodes.
+#[test]
+fn c125_a_redis_cluster_and_the_ledger_answer_and_count_the_same() {
+    let cluster = RedisCluster::start(3).unwrap();
+    compare(&Redis::new(move |prefix| cluster.settings(prefix)), 32);
+}
+
+fn compare(redis: &Redis, usual: u32) {
     let cases = env::var("TOLLGATE_REDIS_HISTORIES").ok().and_then(|cases| cases.parse().ok());
-    let config = Config { cases: cases.unwrap_or(USUAL), failure_persistence: None, ..Config::default() };
-    let redis = Redis::start();
+    let config = Config { cases: cases.unwrap_or(usual), failure_persistence: None, ..Config::default() };
     let result = TestRunner::new(config).run(&history::histories(), |History { limits, plans, calls }| {
         let mut pair = redis.pair(limits);
         for call in &calls {

@@ -3,6 +3,8 @@
 //! Each server is a process on a free port of the loopback interface with a folder of its own, and ends with
 //! its owner. The program is `redis-server` on the path, or what `TOLLGATE_REDIS_SERVER` names.
 
+mod cluster;
+
 use std::{
     env, fs,
     io::{self, BufReader, Write as _},
@@ -15,6 +17,7 @@ use std::{
 use tempfile::TempDir;
 
 use crate::Settings;
+pub use cluster::RedisCluster;
 
 /// Names the program, where it is not on the path.
 const PROGRAM: &str = "TOLLGATE_REDIS_SERVER";

@@ -1,0 +1,155 @@
+//! Scripts asked about one part of a plan.
+
+use tollgate_limiter::{Amount, Attempt, EXTENSIONS_MAX, ExactAmount, Plan, Settled, Standing, Verdict};
+use tollgate_store::StoreError;
+
+use crate::{
+    Inner,
+    parts::Part,
+    reply::{self, Asked},
+    request,
+};
+
+/// How a part is asked for a reservation.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Mode {
+    /// Charge it, if it fits.
+    Charge(Attempt),
+    /// Only say whether it would fit.
+    Look,
+}
+
+/// What one part has answered.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// About its entries.
+    pub(crate) verdict: Verdict,
+    /// It is a refusal of the whole plan, given before.
+    pub(crate) is_final: bool,
+    /// Where it admits: the rate limit with the smallest part left without this charge.
+    pub(crate) before: Option<Standing>,
+    /// Where it charged now: what its counters were and have become, for [`Inner::undo_part`].
+    pub(crate) trace: String,
+    /// The script may have run twice.
+    pub(crate) is_repeated: bool,
+}
+
+/// What is asked of all parts alike.
+#[derive(Clone, Copy)]
+pub(crate) struct Whole<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) fingerprint: &'a str,
+    /// There are several parts.
+    pub(crate) is_split: bool,
+}
+
+impl Inner {
+    pub(crate) async fn reserve_part(
+        &self,
+        whole: Whole<'_>,
+        part: &Part,
+        mode: Mode,
+    ) -> Result<Answer, StoreError> {
+        let mut keys = Vec::with_capacity(part.counters.len() + 2);
+        keys.push(part.record.clone());
+        keys.extend(part.counters.iter().cloned());
+        keys.extend(part.mark.clone());
+        let arguments = |again| {
+            let flags = flags(whole, mode, again, part.mark.is_some());
+            self.arguments([whole.fingerprint, &flags], &part.words)
+        };
+        let (reply, is_repeated) = self.run(&self.reserve, keys, arguments).await?;
+        answer(whole, part, 0, &reply, is_repeated)
+    }
+
+    pub(crate) async fn extend_part(
+        &self,
+        whole: Whole<'_>,
+        part: &Part,
+        mode: Mode,
+        step: u32,
+        charges: &[Amount],
+    ) -> Result<Answer, StoreError> {
+        let charges = request::charges(&part.of_all(charges));
+        let (step_text, most) = (step.to_string(), EXTENSIONS_MAX.to_string());
+        let arguments = |again| {
+            let flags = flags(whole, mode, again, false);
+            self.arguments([whole.fingerprint, &flags, &step_text, &charges, &most], &part.words)
+        };
+        let (reply, is_repeated) = self.run(&self.extend, part.held_keys(), arguments).await?;
+        answer(whole, part, step, &reply, is_repeated)
+    }
+
+    pub(crate) async fn settle_part(
+        &self,
+        whole: Whole<'_>,
+        part: &Part,
+        actuals: &[ExactAmount],
+        at: &str,
+    ) -> Result<Settled, StoreError> {
+        let used = request::actuals(&part.of_all(actuals));
+        let arguments = |_| self.arguments([whole.fingerprint, &used, at], &part.words);
+        let (reply, _) = self.run(&self.settle, part.held_keys(), arguments).await?;
+        reply::settled(&reply)
+    }
+
+    /// Takes back what `answer` charged, in step 0 or an extension, because another part refuses. Counters that
+    /// nobody has changed since become what they were; of the others what was booked goes back. `refusal` is kept
+    /// as the answer to repetitions, if there may be any, also where nothing was charged.
+    pub(crate) async fn undo_part(
+        &self,
+        whole: Whole<'_>,
+        part: &Part,
+        step: u32,
+        answer: &Answer,
+        refusal: Option<&str>,
+    ) -> Result<(), StoreError> {
+        let step = step.to_string();
+        let own = [whole.fingerprint, &step, refusal.unwrap_or_default(), &answer.trace];
+        let arguments = |_| self.arguments(own, &part.words);
+        let (reply, _) = self.run(&self.undo, part.held_keys(), arguments).await?;
+        match &*reply {
+            "U" => Ok(()),
+            _ => Err(StoreError::Corrupt(reply)),
+        }
+    }
+
+    /// The time, what a call brings, the plan.
+    fn arguments<const N: usize>(&self, own: [&str; N], words: &[String]) -> Vec<String> {
+        let mut arguments = Vec::with_capacity(1 + N + words.len());
+        arguments.push(self.now());
+        arguments.extend(own.map(str::to_owned));
+        arguments.extend(words.iter().cloned());
+        arguments
+    }
+}
+
+impl Part {
+    /// The keys of a call about a reservation that was made.
+    fn held_keys(&self) -> Vec<String> {
+        let own = [&self.record, &self.extensions];
+        own.into_iter().chain(&self.counters).cloned().collect()
+    }
+}
+
+/// How a script is to answer, a letter each.
+fn flags(whole: Whole<'_>, mode: Mode, again: Attempt, is_guarded: bool) -> String {
+    let is_retry = mode == Mode::Charge(Attempt::Retry) || (again == Attempt::Retry && mode != Mode::Look);
+    let all = [(is_retry, 'r'), (mode == Mode::Look, 'l'), (is_guarded, 'g'), (whole.is_split, 's')];
+    all.into_iter().filter_map(|(is_set, letter)| is_set.then_some(letter)).collect()
+}
+
+fn answer(
+    whole: Whole<'_>,
+    part: &Part,
+    step: u32,
+    reply: &str,
+    is_repeated: bool,
+) -> Result<Answer, StoreError> {
+    let asked = Asked { plan: whole.plan, places: &part.places, step };
+    let (text, rest) = reply.split_once('\n').unwrap_or((reply, ""));
+    let (before, trace) = rest.split_once('\n').unwrap_or((rest, ""));
+    let before = if before.is_empty() { None } else { reply::before(before, asked)? };
+    let (verdict, is_final) = (reply::verdict(text, asked)?, reply::is_final(text));
+    Ok(Answer { verdict, is_final, before, trace: trace.to_owned(), is_repeated })
+}

@@ -1,0 +1,73 @@
+-- Takes back what a part of a plan was charged, because another part refuses.
+--
+-- KEYS: the record, its extensions, then a counter an entry. ARGV: time or nothing, the plan's fingerprint, 0 or the
+-- extension's step, a refusal to keep as the answer to repetitions or nothing, the trace of the charge or nothing,
+-- the plan.
+
+local now, fingerprint, step, refusal = now_ms(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4]
+local values = redis.call('MGET', KEYS[1], unpack(KEYS, 3))
+local record = values[1] and read_record(values[1])
+
+-- What is not there, or over, or another's, has been taken back. A refusal becomes that of the whole plan.
+if not record or record.plan ~= fingerprint or record.state ~= 'H' then
+  if record and record.plan == fingerprint and record.state == 'R' and refusal ~= '' then
+    write_record(KEYS[1], 'R', fingerprint, refusal, '')
+  end
+  return 'U'
+end
+local holding, before, became = read_holding(record), {}, {}
+local made = step > 0 and redis.call('HGET', KEYS[2], ARGV[3])
+if step > 0 and (not made or holding.last ~= step) then
+  return 'U'
+end
+for line in string.gmatch(ARGV[5], '[^\n]+') do
+  local list = #became < #before and became or before
+  list[#list + 1] = line
+end
+
+local keys = { KEYS[1], unpack(KEYS, 3) }
+local entries, charges, slots = read_entries(6, keys, values, 1, now), {}, holding.slots
+if made then
+  local asked, booked = match(made, '^([^|]*)|([^|]*)|')
+  charges, slots = numbers_in(asked), {}
+  for slot in string.gmatch(booked, '%S+') do
+    slots[#slots + 1] = tonumber(slot) or false
+  end
+end
+local restored = {}
+for place, entry in ipairs(entries) do
+  local charge = made and charges[place] or entry.charge
+  if slots[place] then
+    if became[place] and became[place] == (values[place + 1] or '-') then
+      restored[#restored + 1] = place
+    else
+      entry.changed = settle(entry, { { slots[place], charge } }, 0, 0, now)
+    end
+    if made then
+      holding.charged[place] = sub(holding.charged[place], charge)
+    end
+  end
+end
+
+write_changed(entries, now)
+for _, place in ipairs(restored) do
+  if before[place] == '-' then
+    redis.call('DEL', entries[place].key)
+  else
+    redis.call('SET', entries[place].key, before[place], 'KEEPTTL')
+  end
+end
+if made then
+  redis.call('HDEL', KEYS[2], ARGV[3])
+  local last = 0
+  for _, other in ipairs(redis.call('HKEYS', KEYS[2])) do
+    last = max(last, tonumber(other))
+  end
+  local rest = holding_text(last, holding.count - 1, holding.slots, holding.charged)
+  write_record(KEYS[1], 'H', fingerprint, record.answer, rest)
+elseif refusal ~= '' then
+  write_record(KEYS[1], 'R', fingerprint, refusal, '')
+else
+  redis.call('DEL', KEYS[1])
+end
+return 'U'
