@@ -43,6 +43,7 @@ pub(crate) struct Client {
 }
 
 /// A script with its hash.
+#[derive(Debug)]
 pub(crate) struct Script(FredScript);
 
 impl Script {

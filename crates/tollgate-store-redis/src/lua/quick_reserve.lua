@@ -19,7 +19,11 @@ if ARGV[3] == '' or ARGV[3] == 'g' then
   end
 
   local count = (#argv - 3) / 5
-  local stored, kept, slots = {}, {}, {}
+  -- As large as they usually become.
+  local stored = { false, false, false, false, false, false, false, false }
+  local kept = { false, false, false, false, false, false, false, false }
+  local slots = { false, false, false, false, false, false, false, false }
+  local kept_param, kept_text
   local least, least_limit, least_answer = nil, nil, '-'
   local place = 0
   while fits and place < count do
@@ -34,17 +38,16 @@ if ARGV[3] == '' or ARGV[3] == 'g' then
     elseif not value then
       -- A counter's first use.
     elseif code == 'w' then
-      local length, index, prev, prev_held, cur, cur_held = match(value, '^w(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+      local head, length, index, prev, cur, cur_held = match(value, '^(w(%d+) (%d+) (%d+) %d+) (%d+) (%d+)$')
       if length == param then
-        local window_ms, parts = max(param, 1), 60000
-        index, prev, prev_held, cur, cur_held = index + 0, prev + 0, prev_held + 0, cur + 0, cur_held + 0
-        local current = floor(now / window_ms)
-        if current > index then
-          if current == index + 1 then
-            prev, prev_held = cur, cur_held
-          else
-            prev, prev_held = 0, 0
-          end
+        local window_ms, parts, slot = max(param, 1), 60000, index
+        local current = (now - now % window_ms) / window_ms
+        if current == index + 0 then
+          index = current
+        elseif current > index + 0 then
+          slot = format('%d', current)
+          head = current == index + 1 and cur .. ' ' .. cur_held or '0 0'
+          head, prev = format('w%s %s %s', param, slot, head), current == index + 1 and cur or 0
           index, cur, cur_held = current, 0, 0
         end
         local left = max(now - index * window_ms, 0)
@@ -57,9 +60,11 @@ if ARGV[3] == '' or ARGV[3] == 'g' then
         local rest = prev % parts
         local remaining = limit - cur - (prev - rest) / parts * left - ceil(rest * left / parts) - charge
         fits = remaining >= 0
-        stored[place] = format('w%s %d %d %d %d %d', param, index, prev, prev_held, cur + charge, cur_held + charge)
-        kept[place] = 3 * param + 60000
-        slots[place] = index
+        stored[place] = format('%s %d %d', head, cur + charge, cur_held + charge)
+        if param ~= kept_param then
+          kept_param, kept_text = param, format('%d', 3 * param + 60000)
+        end
+        kept[place], slots[place] = kept_text, slot
         fits = fits and cur_held + charge <= 9007199254740991
         -- Of two the one with the smaller part left. Where quotients are too near and products not exact, the rules
         -- find out.
@@ -77,22 +82,22 @@ if ARGV[3] == '' or ARGV[3] == 'g' then
         end
       end
     elseif code == 'c' then
-      local period, index, units, millionths, held = match(value, '^c(%d) (%d+) (%d+) (%d+) (%d+)$')
+      local head, period, index, units, millionths, held = match(value, '^(c(%d) (%d+)) (%d+) (%d+) (%d+)$')
       if period == param then
-        index, units, held = index + 0, units + 0, held + 0
         local current, over_ms
         if period == '4' then
-          local day = floor(now / 86400000) + 719468
-          local era, of_era = floor(day / 146097), day % 146097
-          local year =
-            floor((of_era - floor(of_era / 1460) + floor(of_era / 36524) - floor(of_era / 146096)) / 365)
+          local day = (now - now % 86400000) / 86400000 + 719468
+          local of_era = day % 146097
+          local year = of_era - floor(of_era / 1460) + floor(of_era / 36524) - floor(of_era / 146096)
+          year = (year - year % 365) / 365
           local of_year = of_era - (365 * year + floor(year / 4) - floor(year / 100))
-          current = (era * 400 + year) * 12 + floor((5 * of_year + 2) / 153) + 2
+          current = ((day - of_era) / 146097 * 400 + year) * 12 + floor((5 * of_year + 2) / 153) + 2
           local since_march = max(current, index) - 1
-          year = floor(since_march / 12)
+          local months = since_march % 12
+          year = (since_march - months) / 12
           of_era = year % 400
-          over_ms = (floor(year / 400) * 146097 + of_era * 365 + floor(of_era / 4) - floor(of_era / 100)
-            + floor((since_march % 12 * 153 + 2) / 5) - 719468) * 86400000
+          over_ms = ((year - of_era) / 400 * 146097 + of_era * 365 + floor(of_era / 4) - floor(of_era / 100)
+            + floor((months * 153 + 2) / 5) - 719468) * 86400000
         elseif period == '5' then
           current = 0
         elseif period == '3' then
@@ -100,15 +105,16 @@ if ARGV[3] == '' or ARGV[3] == 'g' then
           over_ms = max((max(current, index) + 1) * 7 - 3, 0) * 86400000
         else
           local length_ms = period == '0' and 60000 or period == '1' and 3600000 or 86400000
-          current = floor(now / length_ms)
+          current = (now - now % length_ms) / length_ms
           over_ms = (max(current, index) + 1) * length_ms
         end
-        if current > index then
-          index, units, millionths, held = current, 0, '0', 0
+        if current > index + 0 then
+          index = format('%d', current)
+          head, units, millionths, held = format('c%s %s', period, index), 0, '0', 0
         end
         fits = units + charge + (millionths == '0' and 0 or 1) <= limit and held + charge <= 9007199254740991
-        stored[place] = format('c%s %d %d %s %d', period, index, units + charge, millionths, held + charge)
-        kept[place] = over_ms and 86460000 + max(over_ms - now, 0) or 316224060000
+        stored[place] = format('%s %d %s %d', head, units + charge, millionths, held + charge)
+        kept[place] = over_ms and format('%d', 86460000 + max(over_ms - now, 0)) or '316224060000'
         slots[place] = index
       end
     elseif code == 'i' then
@@ -119,16 +125,15 @@ if ARGV[3] == '' or ARGV[3] == 'g' then
         fits = units + (millionths == '0' and 0 or 1) <= limit and held <= 9007199254740991
         until_ms = max(until_ms, max(now, began) + max(after, 1))
         stored[place] = format('i%s %s %d %d %s %d', after, began, until_ms, units, millionths, held)
-        kept[place] = until_ms - now + 60000
-        fits = fits and kept[place] <= 4e15
-        slots[place] = began
+        fits = fits and until_ms - now < 4e15 - 60000
+        kept[place], slots[place] = format('%d', until_ms - now + 60000), began
       end
     elseif code == 'o' then
       local open = match(value, '^o0 (%d+)$')
       if open then
         open = open + charge
         fits = open <= limit
-        stored[place], kept[place], slots[place] = 'o0 ' .. format('%d', open), 86460000, '0'
+        stored[place], kept[place], slots[place] = format('o0 %d', open), '86460000', '0'
       end
     end
     fits = fits and charge <= limit
@@ -143,7 +148,7 @@ if ARGV[3] == '' or ARGV[3] == 'g' then
       end
       record = record .. ' ' .. slots[number] .. ':' .. argv[5 * number + 3]
     end
-    call('SET', keys[1], record, 'PX', 86400000)
+    call('SET', keys[1], record, 'PX', '86400000')
     return answer
   end
 end

@@ -19,7 +19,9 @@ do
     now = tonumber(argv[1])
   end
 
-  local stored, kept = {}, {}
+  -- As large as they usually become.
+  local stored = { false, false, false, false, false, false, false, false }
+  local kept = { false, false, false, false, false, false, false, false }
   local next_slot, next_amount
   if fits then
     next_slot, next_amount = string.gmatch(slots, '(%d+):(%d+)'), string.gmatch(argv[3], '(%d+) (%d+)')
@@ -62,7 +64,7 @@ do
         cur = cur + beyond
         fits = cur <= 9007199254740991
         stored[place] = format('w%s %d %d %d %d %d', param, index, prev, prev_held, cur, cur_held)
-        kept[place] = 3 * param + 60000
+        kept[place] = format('%d', 3 * param + 60000)
       end
     elseif code == 'c' or code == 'i' then
       -- A period's number, or when a session began and until when it lasts.
@@ -90,14 +92,14 @@ do
         else
           until_ms = max(until_ms, now + max(param, 1))
           stored[place] = format('i%s %s %d %d %d %d', param, at, until_ms, units, millionths, held)
-          kept[place] = min(until_ms - now + 60000, 4e15)
+          kept[place] = format('%d', min(until_ms - now + 60000, 4e15))
         end
       end
     elseif code == 'o' then
       local open = match(value, '^o0 (%d+)$')
       if open then
         fits = true
-        stored[place], kept[place] = 'o0 ' .. format('%d', max(open - charge, 0)), 86460000
+        stored[place], kept[place] = format('o0 %d', max(open - charge, 0)), '86460000'
       end
     end
   end
@@ -113,7 +115,7 @@ do
         call('SET', keys[number + 2], stored[number], 'KEEPTTL')
       end
     end
-    call('SET', keys[1], 'E|' .. plan .. '|' .. answer .. '|' .. argv[3], 'PX', 600000)
+    call('SET', keys[1], 'E|' .. plan .. '|' .. answer .. '|' .. argv[3], 'PX', '600000')
     return 'S applied'
   end
 end

@@ -16,8 +16,37 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::Settings;
+use tollgate_store::StoreError;
+
+use crate::{RedisStore, Settings, client::Script};
 pub use cluster::RedisCluster;
+
+/// A script that is none of the store's, to compare with.
+#[derive(Debug)]
+pub struct BareScript(Script);
+
+impl BareScript {
+    /// The script with this text.
+    pub fn new(text: &'static str) -> Self {
+        Self(Script::new(text))
+    }
+}
+
+impl RedisStore {
+    /// Runs a script on the store's own connection.
+    ///
+    /// # Errors
+    ///
+    /// It was not run, or nobody knows.
+    pub async fn run_bare(
+        &self,
+        script: &BareScript,
+        keys: &[String],
+        arguments: &[String],
+    ) -> Result<String, StoreError> {
+        self.0.client.run(&script.0, keys, arguments).await
+    }
+}
 
 /// Names the program, where it is not on the path.
 const PROGRAM: &str = "TOLLGATE_REDIS_SERVER";

@@ -50,7 +50,8 @@ pub(crate) enum Call {
 }
 
 pub(crate) fn histories() -> impl Strategy<Value = History> {
-    let limits: Vec<_> = (0..COUNTERS).map(limit).collect();
+    let limits = |is_common| (0..COUNTERS).map(|number| limit(number, is_common)).collect::<Vec<_>>();
+    let limits = prop::bool::ANY.prop_flat_map(limits);
     let large = prop_oneof![3 => Just(false), 1 => Just(true)];
     (limits, large).prop_flat_map(|(limits, is_large)| {
         let limits: Vec<_> = limits.into_iter().map(|limit| Arc::new(scaled(limit, is_large))).collect();
@@ -60,15 +61,20 @@ pub(crate) fn histories() -> impl Strategy<Value = History> {
     })
 }
 
-/// Some limit, of small amounts.
-fn limit(number: usize) -> impl Strategy<Value = Limit> {
+/// Some limit, of small amounts. `is_common`: by one of the rules that scripts have a quick way for.
+fn limit(number: usize, is_common: bool) -> impl Strategy<Value = Limit> {
     let partition = match number {
         0..SHARED => "acme",
         _ if number.is_multiple_of(2) => "a {b}",
         _ => "global",
     };
     let enforcement = prop_oneof![4 => Just(Enforcement::Hard), 1 => Just(Enforcement::Soft)];
-    (rule(), 0_u64..40, enforcement).prop_map(move |(rule, amount, enforcement)| Limit {
+    let rule = rule().prop_filter("a common one", move |rule| {
+        let is_rare =
+            matches!(rule, Rule::BucketedWindow { .. } | Rule::TokenBucket { .. } | Rule::Elapsed { .. });
+        !(is_common && is_rare)
+    });
+    (rule, 0_u64..40, enforcement).prop_map(move |(rule, amount, enforcement)| Limit {
         key: CounterKey::new(partition, format!("limit {number}")),
         rule,
         amount: Amount::new(amount),
