@@ -98,16 +98,16 @@ impl Client {
         &self,
         script: &Script,
         keys: &[String],
-        arguments: &[String],
+        arguments: impl Fn() -> Vec<String>,
     ) -> Result<String, StoreError> {
         if !self.fred.is_connected() {
             return Err(StoreError::NotApplied("there is no connection to Redis".to_owned()));
         }
         let hash = script.0.sha1().clone();
-        let answer: Result<String, Error> = self.fred.evalsha(hash, keys.to_vec(), values(arguments)).await;
+        let answer: Result<String, Error> = self.fred.evalsha(hash, keys.to_vec(), values(arguments())).await;
         let answer = match (answer, script.0.lua()) {
             (Err(error), Some(text)) if error.details().starts_with("NOSCRIPT") => {
-                self.fred.eval(text.clone(), keys.to_vec(), values(arguments)).await
+                self.fred.eval(text.clone(), keys.to_vec(), values(arguments())).await
             }
             (answer, _) => answer,
         };
@@ -156,8 +156,8 @@ fn reconnect_policy() -> ReconnectPolicy {
     policy
 }
 
-fn values(arguments: &[String]) -> Vec<Value> {
-    arguments.iter().map(|argument| Value::from(argument.clone())).collect()
+fn values(arguments: Vec<String>) -> Vec<Value> {
+    arguments.into_iter().map(Value::from).collect()
 }
 
 /// Answers that say that a script has not run. `OOM` is among them since Redis refuses the first write of a

@@ -6,7 +6,7 @@
 //! one server of several that is replaced by an empty one is noticed, and slots may move.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fmt,
     num::NonZeroU64,
     ops::RangeInclusive,
@@ -52,6 +52,17 @@ struct Copies {
     is_enough: bool,
 }
 
+/// The servers that answer, by the ids of their runs.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) struct Servers(BTreeSet<String>);
+
+/// What a look at them has found.
+pub(crate) struct Seen {
+    pub(crate) servers: Servers,
+    /// They know what this copy had spent, though not all of them are those of before.
+    pub(crate) lacks_latest: bool,
+}
+
 /// In how many parts a copy brings back what it spent, at most twice: each of them is taken once, whatever is
 /// repeated. So a counter is always in the same part, also after a restart in the middle.
 const PARTS: u64 = 256;
@@ -71,15 +82,48 @@ struct Seed {
 
 impl RedisStore {
     /// Looks whether this copy is known everywhere to have brought back what it had spent, and does so where not.
-    pub(crate) async fn keep_seeded(&self, guard: &Guard, clock: &Arc<dyn Clock>) -> Result<(), StoreError> {
+    /// `known` are the servers as they were when it was last looked.
+    pub(crate) async fn keep_seeded(
+        &self,
+        guard: &Guard,
+        clock: &Arc<dyn Clock>,
+        known: Option<&Servers>,
+    ) -> Result<Seen, StoreError> {
+        let servers = self.servers().await?;
         let tags: Vec<_> = self.0.keys.tags().collect();
         let found = self.look(guard, &tags, false).await?;
+        // What was found may be another server's.
+        if self.servers().await? != servers {
+            return Err(StoreError::Unavailable("another Redis has begun to answer".to_owned()));
+        }
         self.note(guard, &found);
         let missing = |(tag, copies): (&Tag, &Copies)| (!copies.has_this).then_some(*tag);
         let missing: Vec<_> = tags.iter().zip(&found).filter_map(missing).collect();
-        if missing.is_empty() {
-            return Ok(());
+        if !missing.is_empty() {
+            self.bring_back(guard, clock, &missing).await?;
+            let found = self.look(guard, &tags, false).await?;
+            self.note(guard, &found);
         }
+        // One that knew nothing has been told everything.
+        let lacks_latest = missing.is_empty() && known.is_some_and(|known| *known != servers);
+        Ok(Seen { servers, lacks_latest })
+    }
+
+    /// Who answers: the ids that servers make up when they start.
+    async fn servers(&self) -> Result<Servers, StoreError> {
+        let run_id = |info: &String| {
+            let line = info.lines().find_map(|line| line.strip_prefix("run_id:"));
+            line.unwrap_or_default().trim().to_owned()
+        };
+        Ok(Servers(self.0.client.info("server").await?.iter().map(run_id).collect()))
+    }
+
+    async fn bring_back(
+        &self,
+        guard: &Guard,
+        clock: &Arc<dyn Clock>,
+        missing: &[Tag],
+    ) -> Result<(), StoreError> {
         let (spent, clock, store) = (Arc::clone(&guard.spent), Arc::clone(clock), self.clone());
         let collected = tokio::task::spawn_blocking(move || {
             collect(&*spent, clock, |key| store.0.keys.tag(key.partition()))
@@ -92,14 +136,12 @@ impl RedisStore {
         for ((tag, name), part) in parts.iter().filter(|((tag, _), _)| missing.contains(tag)) {
             self.seed(*tag, &format!("part:{}:{name}", guard.copy), part).await?;
         }
-        self.look(guard, &missing, true).await?;
+        self.look(guard, missing, true).await?;
         tracing::info!(
             counters = parts.values().map(Vec::len).sum::<usize>(),
             places = missing.len(),
             "brought back what was spent"
         );
-        let found = self.look(guard, &tags, false).await?;
-        self.note(guard, &found);
         Ok(())
     }
 

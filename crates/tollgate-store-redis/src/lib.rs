@@ -201,9 +201,9 @@ impl Inner {
         keys: Vec<String>,
         arguments: impl Fn(Attempt) -> Vec<String>,
     ) -> Result<(String, bool), StoreError> {
-        let first = self.client.run(script, &keys, &arguments(Attempt::First)).await;
+        let first = self.client.run(script, &keys, || arguments(Attempt::First)).await;
         let Err(StoreError::Unknown(_)) = first else { return first.map(|reply| (reply, false)) };
-        match self.client.run(script, &keys, &arguments(Attempt::Retry)).await {
+        match self.client.run(script, &keys, || arguments(Attempt::Retry)).await {
             // That the second one has not run says nothing of the first.
             Err(error) if error.is_transient() => first.map(|reply| (reply, true)),
             answer => answer.map(|reply| (reply, true)),

@@ -86,9 +86,10 @@ impl SharedStore {
             let store = FallbackStore::new(Arc::new(redis.clone()), Arc::clone(&clock), policy);
             // Whoever starts it waits for this.
             let _ = started.send(Ok(store.clone()));
+            let seeded = store.clone();
             let seeds = async {
                 match guard {
-                    Some(guard) => keep_seeded(redis, guard, clock).await,
+                    Some(guard) => keep_seeded(redis, seeded, guard, clock).await,
                     None => std::future::pending().await,
                 }
             };
@@ -150,11 +151,29 @@ async fn first_connection(redis: &RedisStore) {
     }
 }
 
-/// Looks again and again whether Redis knows what this copy had spent.
-async fn keep_seeded(redis: RedisStore, guard: Guard, clock: Arc<dyn Clock>) {
+/// Looks again and again whether Redis knows what this copy had spent, and whether it is another than before: one
+/// that was a replica, or has begun anew from what was on its disk, may lack the latest settlements.
+async fn keep_seeded(redis: RedisStore, store: FallbackStore, guard: Guard, clock: Arc<dyn Clock>) {
+    let mut known = None;
+    let mut repaired = 0;
     loop {
-        if let Err(error) = redis.keep_seeded(&guard, &clock).await {
-            tracing::debug!(%error, "what was spent is not brought back yet");
+        match redis.keep_seeded(&guard, &clock, known.as_ref()).await {
+            Ok(seen) => {
+                if seen.lacks_latest {
+                    let settlements = store.send_again();
+                    tracing::warn!(
+                        settlements,
+                        "another Redis answers: the last minute's settlements are sent again"
+                    );
+                }
+                known = Some(seen.servers);
+            }
+            Err(error) => tracing::debug!(%error, "what was spent is not brought back yet"),
+        }
+        let all = store.repaired();
+        if all > repaired && store.waiting() == 0 {
+            tracing::warn!(settlements = all - repaired, "Redis had lost settlements, and has them again");
+            repaired = all;
         }
         tokio::time::sleep(if redis.is_cluster() { LOOK_IN_CLUSTER } else { LOOK }).await;
     }

@@ -7,13 +7,13 @@
     reason = "a test may fail; helpers beside test functions are no tests to clippy"
 )]
 
-use std::{sync::Arc, time::Duration};
+use std::{num::NonZeroU64, sync::Arc, time::Duration};
 
 use tollgate_limiter::{
     Amount, CounterKey, Enforcement, Entry, ExactAmount, Limit, Period, Plan, ReservationId, Rule, Verdict,
 };
-use tollgate_store::{Attempt, Held, Settled, Store};
-use tollgate_store_redis::{RedisStore, Settings, testing::RedisServer};
+use tollgate_store::{Attempt, FailurePolicy, FallbackStore, Held, Settled, Store, SystemClock};
+use tollgate_store_redis::{Guard, RedisStore, Settings, SharedStore, testing::RedisServer};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -76,4 +76,86 @@ async fn a_store_behind_a_sentinel_follows_a_failover_with_all_that_was_replicat
     let held = Held { id: ReservationId::new(1), plan: plan(60), at: admission.at };
     assert_eq!(store.settle(&held, &[ExactAmount::whole(1)]).await.unwrap(), Settled::Applied);
     until(&replica, &["INFO", "replication"], |info| info.contains("role:master")).await;
+}
+
+/// Calls that were settled while the replica was too slow to hear of it, and some that are open meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_a_failover_loses_is_sent_again_and_counted_once() {
+    let mut primary = RedisServer::start().unwrap();
+    let port = primary.port().to_string();
+    let replica = RedisServer::start_with(&["--save", "", "--replicaof", "127.0.0.1", &port]).unwrap();
+    let sentinel = RedisServer::start_sentinel(&primary).unwrap();
+    until(&replica, &["INFO", "replication"], |info| info.contains("master_link_status:up")).await;
+    until(&sentinel, &["INFO", "sentinel"], |info| info.contains("slaves=1")).await;
+
+    let url = format!("redis-sentinel://127.0.0.1:{}/0?sentinelServiceName=main", sentinel.port());
+    let settings = Settings { url, ..primary.settings("tollgate") };
+    let policy = FailurePolicy {
+        retry: Duration::from_millis(100),
+        local_share: NonZeroU64::MIN,
+        closed: false,
+        remembered: Duration::from_secs(540),
+    };
+    let guard = Guard { copy: "one".into(), copies: NonZeroU64::MIN, spent: Arc::new(|_| Ok(())) };
+    let shared = SharedStore::start(&settings, policy, Some(guard), Arc::new(SystemClock::new())).unwrap();
+    let store = shared.store();
+    let spend = async |id: u128| {
+        let held = admitted(&store, id, &plan(1)).await;
+        store.settle(&held, &[ExactAmount::whole(1)]).await.unwrap();
+    };
+    for id in 0..10 {
+        spend(id).await;
+    }
+    until(&primary, &["WAIT", "1", "1000"], |replicas| replicas == "1").await;
+    // One whose reservation is replicated, and its end is not.
+    let half = admitted(&store, 50, &plan(5)).await;
+    until(&primary, &["WAIT", "1", "1000"], |replicas| replicas == "1").await;
+    // From now on nothing reaches it.
+    replica.freeze().unwrap();
+    primary.command(&["CLIENT", "KILL", "TYPE", "replica"]).unwrap();
+    store.settle(&half, &[ExactAmount::whole(2)]).await.unwrap();
+    for id in 10..30 {
+        spend(id).await;
+    }
+    let open = admitted(&store, 100, &plan(3)).await;
+    assert_eq!(spent(&store).await, Some((32, 3)));
+    primary.kill();
+    replica.thaw().unwrap();
+
+    let repaired = async {
+        while spent(&store).await != Some((32, 0)) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, repaired).await.is_ok(), "{:?}", spent(&store).await);
+    assert_eq!(store.repaired(), 21);
+    // A call that is open has its use counted when it ends.
+    while store.settle(&open, &[ExactAmount::whole(4)]).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(spent(&store).await, Some((36, 0)));
+    assert_eq!(store.status().settlements_lost, 0);
+}
+
+/// The same reserve until it is answered.
+async fn admitted(store: &FallbackStore, id: u128, plan: &Arc<Plan>) -> Held {
+    let id = ReservationId::new(id);
+    let answered = async {
+        loop {
+            match store.reserve(id, Arc::clone(plan), Attempt::Retry).await {
+                Ok(Verdict::Admitted(admission)) => return admission.at,
+                Ok(Verdict::Refused(refusal)) => panic!("{refusal:?}"),
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    };
+    let at = tokio::time::timeout(PATIENCE, answered).await.expect("an answer");
+    Held { id, plan: Arc::clone(plan), at }
+}
+
+/// What is spent and held of the budget, if the store answers.
+async fn spent(store: &FallbackStore) -> Option<(u64, u64)> {
+    let limits = [Arc::clone(&plan(1).entries()[0].limit)];
+    let view = store.inspect(&limits).await.ok()?.pop()?;
+    Some((view.spent.units(), view.held.get()))
 }

@@ -10,7 +10,10 @@ use std::{
     future::Future,
     num::NonZeroU64,
     pin::pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -20,8 +23,8 @@ use tollgate_limiter::{
     Rule, TimestampMs, Verdict,
 };
 use tollgate_store::{
-    Attempt, Clock, FailurePolicy, FallbackStore, Fault, FaultyStore, Held, ManualClock, MemoryStore,
-    Settled, Store, StoreError,
+    Attempt, Clock, CounterView, FailurePolicy, FallbackStore, Fault, FaultyStore, Held, ManualClock,
+    MemoryStore, Settled, Store, StoreError, StoreFuture,
 };
 
 const START: TimestampMs = TimestampMs::new(1_795_996_800_000);
@@ -126,6 +129,16 @@ fn while_the_store_is_away_hard_budgets_are_refused_and_others_pass_under_local_
         assert_eq!(admitted, 10, "a third of 30");
         assert!(!world.store.status().available);
     }
+}
+
+#[test]
+fn c124_copies_without_their_store_admit_together_what_the_limit_is() {
+    let rate = hard("rate", MINUTE, 30);
+    let of_rate = plan(&[(&rate, 1)]);
+    let admitted = |world: &World| (0..30).filter(|id| is_admitted(&world.reserve(*id, &of_rate))).count();
+    let copies = [(); 3].map(|()| World::new());
+    copies.iter().for_each(|world| world.faulty.set(Fault::Refused));
+    assert_eq!(copies.iter().map(admitted).sum::<usize>(), 30);
 }
 
 #[test]
@@ -276,4 +289,73 @@ fn an_extension_passes_unless_a_hard_budget_is_asked_for_it() {
     assert!(now(world.store.extend(&dear, 1, &[Amount::new(1); 2])).is_err());
     assert!(is_admitted(&now(world.store.extend(&local, 1, &[Amount::new(9)]))));
     assert!(!is_admitted(&now(world.store.extend(&local, 2, &[Amount::new(1)]))), "ten are its share");
+}
+
+/// A store that says that it has settled, and has forgotten it: what a replica that takes over looks like.
+struct Forgetful {
+    memory: Arc<MemoryStore>,
+    forgets: AtomicBool,
+}
+
+impl Store for Forgetful {
+    fn reserve(&self, id: ReservationId, plan: Arc<Plan>, attempt: Attempt) -> StoreFuture<'_, Verdict> {
+        self.memory.reserve(id, plan, attempt)
+    }
+
+    fn extend(&self, held: &Held, step: u32, charges: &[Amount]) -> StoreFuture<'_, Verdict> {
+        self.memory.extend(held, step, charges)
+    }
+
+    fn settle(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'_, Settled> {
+        if self.forgets.load(Ordering::SeqCst) {
+            return StoreFuture::ready(Ok(Settled::Applied));
+        }
+        self.memory.settle(held, actuals)
+    }
+
+    fn inspect(&self, limits: &[Arc<Limit>]) -> StoreFuture<'_, Vec<CounterView>> {
+        self.memory.inspect(limits)
+    }
+}
+
+#[test]
+fn settlements_are_sent_again_and_those_that_were_not_lost_change_nothing() {
+    let World { clock, memory, .. } = World::new();
+    let shared = Arc::new(Forgetful { memory: Arc::clone(&memory), forgets: AtomicBool::new(false) });
+    let policy = FailurePolicy {
+        retry: Duration::from_millis(RETRY_MS),
+        local_share: NonZeroU64::MIN,
+        closed: false,
+        remembered: Duration::from_secs(540),
+    };
+    let store = FallbackStore::new(Arc::clone(&shared) as Arc<dyn Store>, Arc::clone(&clock) as _, policy);
+    let usd = hard("usd", Rule::Calendar(Period::Day), 1_000);
+    let spend = |id| {
+        let (id, plan) = (ReservationId::new(id), plan(&[(&usd, 10)]));
+        let Verdict::Admitted(admission) = now(store.reserve(id, Arc::clone(&plan), Attempt::First)).unwrap()
+        else {
+            panic!("it fits")
+        };
+        let held = Held { id, plan, at: admission.at };
+        now(store.settle(&held, &[ExactAmount::whole(3)])).unwrap();
+    };
+    let stands = || {
+        let view = now(memory.inspect(&[Arc::clone(&usd)])).unwrap().remove(0);
+        (view.spent.units(), view.held.get())
+    };
+    // Too old to be lost with what a replica lacks.
+    spend(1);
+    clock.advance(DurationMs::new(61_000));
+    spend(2);
+    shared.forgets.store(true, Ordering::SeqCst);
+    spend(3);
+    shared.forgets.store(false, Ordering::SeqCst);
+    assert_eq!(stands(), (6, 10));
+    assert_eq!(store.send_again(), 2);
+    now(store.write_through());
+    assert_eq!((stands(), store.repaired(), store.waiting()), ((9, 0), 1, 0));
+    // And again, should the next server lack them.
+    assert_eq!(store.send_again(), 2);
+    now(store.write_through());
+    assert_eq!((stands(), store.repaired()), ((9, 0), 1));
 }

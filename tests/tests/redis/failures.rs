@@ -157,6 +157,12 @@ async fn c32_lost_answers_count_once() {
     count_once(Mode::LoseAnswers { one_in: 10 }).await;
 }
 
+/// Of questions on their way to Redis one in ten is lost.
+#[tokio::test]
+async fn lost_questions_count_once_or_never() {
+    count_once(Mode::LoseQuestions { one_in: 10 }).await;
+}
+
 /// One in sixty is later than anybody waits, and all behind it.
 #[tokio::test]
 async fn late_answers_count_once() {

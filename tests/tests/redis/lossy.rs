@@ -21,6 +21,11 @@ pub(crate) enum Mode {
         /// The period.
         one_in: u64,
     },
+    /// One in so many pieces of questions is lost, and the connection ends.
+    LoseQuestions {
+        /// The period.
+        one_in: u64,
+    },
     /// One in so many pieces, and all that come after it, is later than anybody waits for it.
     DelayAnswers {
         /// The period.
@@ -55,9 +60,9 @@ impl Lossy {
             for client in listener.incoming().map_while(Result::ok) {
                 let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, towards)) else { continue };
                 let (questions, answers) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-                let lossy = forwards.clone();
-                thread::spawn(move || pump(questions, server, || true));
-                thread::spawn(move || pump(answers, client, || lossy.arrives()));
+                let [asking, answering] = [(); 2].map(|()| forwards.clone());
+                thread::spawn(move || pump(questions, server, || asking.is_asked()));
+                thread::spawn(move || pump(answers, client, || answering.arrives()));
             }
         });
         lossy
@@ -72,12 +77,22 @@ impl Lossy {
         *self.mode.lock().unwrap() = mode;
     }
 
-    /// How many answers were lost or late.
+    /// How many pieces were lost or late.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::SeqCst)
     }
 
+    fn is_asked(&self) -> bool {
+        let Mode::LoseQuestions { one_in } = *self.mode.lock().unwrap() else { return true };
+        let is_lost = self.pieces.fetch_add(1, Ordering::SeqCst).is_multiple_of(one_in);
+        self.lost.fetch_add(u64::from(is_lost), Ordering::SeqCst);
+        !is_lost
+    }
+
     fn arrives(&self) -> bool {
+        if let Mode::LoseQuestions { .. } = *self.mode.lock().unwrap() {
+            return true;
+        }
         let piece = self.pieces.fetch_add(1, Ordering::SeqCst);
         match *self.mode.lock().unwrap() {
             Mode::LoseAnswers { one_in } if piece.is_multiple_of(one_in) => {

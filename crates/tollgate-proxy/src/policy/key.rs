@@ -57,8 +57,7 @@ impl KeyPolicy {
             .into_iter()
             .filter_map(|scope| key.attributes.get(scope.name()).map(|value| (scope, value)));
         let global = Arc::from(Scope::Global.name());
-        // The tenant's own first: a store of several servers asks these before what all tenants share.
-        let own = [(Scope::Tenant, &tenant.id), (Scope::Key, &key.id), (Scope::Global, &global)];
+        let own = [(Scope::Global, &global), (Scope::Tenant, &tenant.id), (Scope::Key, &key.id)];
         for (scope, value) in own.into_iter().chain(attributes) {
             for rule in rules.of(scope, value) {
                 let limit = rule.applied(value.clone(), owner, None);

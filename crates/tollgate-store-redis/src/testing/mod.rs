@@ -44,7 +44,7 @@ impl RedisStore {
         keys: &[String],
         arguments: &[String],
     ) -> Result<String, StoreError> {
-        self.0.client.run(&script.0, keys, arguments).await
+        self.0.client.run(&script.0, keys, || arguments.to_vec()).await
     }
 }
 
@@ -91,10 +91,19 @@ impl RedisServer {
     ///
     /// As there.
     pub fn start_sentinel(primary: &Self) -> io::Result<Self> {
+        Self::start_sentinel_with(primary, "")
+    }
+
+    /// As [`start_sentinel`](Self::start_sentinel), with more lines of its configuration.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn start_sentinel_with(primary: &Self, lines: &str) -> io::Result<Self> {
         let mut sentinel = Self::prepared(&["--sentinel"])?;
         let config = format!(
             "sentinel monitor main 127.0.0.1 {} 1\nsentinel down-after-milliseconds main 300\n\
-             sentinel failover-timeout main 2000\n",
+             sentinel failover-timeout main 2000\n{lines}\n",
             primary.port
         );
         fs::write(sentinel.folder.path().join(SENTINEL_CONFIG), config)?;
@@ -207,7 +216,9 @@ impl RedisServer {
     fn wait_until_it_answers(&mut self) -> io::Result<()> {
         const ATTEMPTS: usize = 1_000;
         for _ in 0..ATTEMPTS {
-            if self.command(&["PING"]).is_ok_and(|answer| answer == "PONG") {
+            let answer = self.command(&["PING"]).unwrap_or_else(|error| error.to_string());
+            // One that asks for a password is there too.
+            if answer == "PONG" || answer.starts_with("NOAUTH") {
                 return Ok(());
             }
             if let Some(ended) = self.process.as_mut().map(Child::try_wait).transpose()?.flatten() {

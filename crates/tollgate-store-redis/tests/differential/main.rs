@@ -142,7 +142,7 @@ fn redis_and_the_ledger_answer_and_count_the_same() {
 #[test]
 fn c125_a_redis_cluster_and_the_ledger_answer_and_count_the_same() {
     let cluster = RedisCluster::start(3).unwrap();
-    compare(&Redis::new(move |prefix| cluster.settings(prefix)), 32);
+    compare(&Redis::new(move |prefix| cluster.settings(prefix)), 24);
 }
 
 fn compare(redis: &Redis, usual: u32) {

@@ -7,6 +7,7 @@
 mod circuit;
 mod local;
 mod queue;
+mod recent;
 
 use std::{fmt, num::NonZeroU64, sync::Arc, time::Duration};
 
@@ -19,6 +20,7 @@ use crate::{Clock, MemoryStore, Store, StoreError, StoreFuture, StoreStatus};
 use circuit::{Circuit, Gate};
 use local::Local;
 use queue::Queue;
+use recent::Recent;
 
 /// How a [`FallbackStore`] behaves.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -45,6 +47,7 @@ struct Inner {
     circuit: Circuit,
     local: Local,
     queue: Queue,
+    recent: Recent,
 }
 
 impl FallbackStore {
@@ -57,6 +60,7 @@ impl FallbackStore {
             circuit: Circuit::new(policy.retry),
             local: Local::new(memory, policy.local_share),
             queue: Queue::new(policy.remembered),
+            recent: Recent::default(),
             clock,
         }))
     }
@@ -64,6 +68,18 @@ impl FallbackStore {
     /// How many settlements wait.
     pub fn waiting(&self) -> usize {
         self.0.queue.len()
+    }
+
+    /// Has the settlements of the last minute written through once more, because the store may have lost some: those
+    /// that it has change nothing. How many there are.
+    pub fn send_again(&self) -> usize {
+        let now = self.0.clock.elapsed();
+        self.0.recent.take(now).map(|(at, held, actuals)| self.0.queue.push_again(held, actuals, at)).count()
+    }
+
+    /// How many settlements the store had lost, and has got once more.
+    pub fn repaired(&self) -> u64 {
+        self.0.queue.repaired()
     }
 
     /// Writes settlements through that wait, as far as the store takes them. To be called again and again,
@@ -129,7 +145,11 @@ impl Inner {
                     self.failed(&error);
                     self.queue.push(held, actuals, error.may_have_applied(), now)
                 }
-                answer => return self.answered(answer),
+                answer => {
+                    let answer = self.answered(answer);
+                    self.took(held, actuals, answer.is_ok(), now);
+                    return answer;
+                }
             },
         }
         Err(StoreError::Deferred)
@@ -162,12 +182,21 @@ impl Inner {
                     return self.queue.failed(&waiting, error.may_have_applied(), now);
                 }
                 answer => {
-                    if let Err(error) = self.answered(answer) {
+                    let answer = self.answered(answer);
+                    if let Err(error) = &answer {
                         tracing::error!(request_id = %waiting.held.id, %error, "a settlement was not taken");
                     }
-                    self.queue.done(&waiting);
+                    self.queue.done(&waiting, answer.as_ref().ok());
+                    self.took(waiting.held, waiting.actuals, answer.is_ok(), now);
                 }
             }
+        }
+    }
+
+    /// The store has answered to a settlement.
+    fn took(&self, held: Held, actuals: Vec<ExactAmount>, is_taken: bool, now: Duration) {
+        if is_taken {
+            self.recent.push(held, actuals, now);
         }
     }
 

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use tollgate_limiter::{ExactAmount, Held, ReservationId};
+use tollgate_limiter::{ExactAmount, Held, ReservationId, Settled};
 
 use crate::sync::{Mutex, lock};
 
@@ -20,6 +20,8 @@ pub(super) struct Waiting {
     pub(super) actuals: Vec<ExactAmount>,
     /// When the store may have had it without an answer, if ever.
     sent: Option<Duration>,
+    /// The store has had it, and may have lost it.
+    is_again: bool,
 }
 
 /// Settlements in the order in which they came.
@@ -29,11 +31,13 @@ pub(super) struct Queue {
     /// For how long the store knows that it has had one.
     remembered: Duration,
     lost: AtomicU64,
+    repaired: AtomicU64,
 }
 
 impl Queue {
     pub(super) const fn new(remembered: Duration) -> Self {
-        Self { waiting: Mutex::new(VecDeque::new()), remembered, lost: AtomicU64::new(0) }
+        let (lost, repaired) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { waiting: Mutex::new(VecDeque::new()), remembered, lost, repaired }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -45,15 +49,32 @@ impl Queue {
         self.lost.load(Ordering::SeqCst)
     }
 
+    /// How many the store had lost, and has got once more.
+    pub(super) fn repaired(&self) -> u64 {
+        self.repaired.load(Ordering::SeqCst)
+    }
+
+    /// Lets a settlement wait that the store has taken at `sent`, and may have lost.
+    pub(super) fn push_again(&self, held: Held, actuals: Vec<ExactAmount>, sent: Duration) {
+        self.add(Waiting { held, actuals, sent: Some(sent), is_again: true });
+    }
+
     /// Lets a settlement wait. `was_sent` if the store may have had it.
     pub(super) fn push(&self, held: Held, actuals: Vec<ExactAmount>, was_sent: bool, now: Duration) {
+        self.add(Waiting { held, actuals, sent: was_sent.then_some(now), is_again: false });
+    }
+
+    fn add(&self, one: Waiting) {
         let mut waiting = lock(&self.waiting);
         if waiting.len() < WAITING_MAX {
-            waiting.push_back(Waiting { held, actuals, sent: was_sent.then_some(now) });
+            waiting.push_back(one);
             return;
         }
         drop(waiting);
-        self.lose(held.id, "too many settlements wait for the store");
+        // What is sent again has been taken once.
+        if !one.is_again {
+            self.lose(one.held.id, "too many settlements wait for the store");
+        }
     }
 
     /// The first one, which stays. One that the store may have had, and would not know any more, is given up:
@@ -65,15 +86,20 @@ impl Queue {
             if first.sent.is_none_or(|sent| now.saturating_sub(sent) < self.remembered) {
                 return Some(first.clone());
             }
-            let id = first.held.id;
+            let (id, is_again) = (first.held.id, first.is_again);
             waiting.pop_front();
             drop(waiting);
-            self.lose(id, "the store was away for longer than it remembers a settlement");
+            if !is_again {
+                self.lose(id, "the store was away for longer than it remembers a settlement");
+            }
         }
     }
 
-    /// The store has taken it.
-    pub(super) fn done(&self, waiting: &Waiting) {
+    /// The store has answered to it.
+    pub(super) fn done(&self, waiting: &Waiting, settled: Option<&Settled>) {
+        if waiting.is_again && matches!(settled, Some(Settled::Applied | Settled::WithoutReservation)) {
+            self.repaired.fetch_add(1, Ordering::SeqCst);
+        }
         let mut all = lock(&self.waiting);
         if all.front().is_some_and(|first| first.held.id == waiting.held.id) {
             all.pop_front();
