@@ -115,7 +115,10 @@ impl<'a> Tightest<'a> {
 
 /// Whether one amount left of one limit is a smaller part than another of another, where nothing of
 /// nothing is 0.
-pub(crate) fn is_smaller_part((left, limit): (Amount, Amount), (least, least_limit): (Amount, Amount)) -> bool {
+pub(crate) fn is_smaller_part(
+    (left, limit): (Amount, Amount),
+    (least, least_limit): (Amount, Amount),
+) -> bool {
     let wide = |amount: Amount| u128::from(amount.get());
     let whole = |limit: Amount| wide(limit).max(1);
     wide(left).saturating_mul(whole(least_limit)) < wide(least).saturating_mul(whole(limit))
