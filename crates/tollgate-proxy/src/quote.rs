@@ -92,6 +92,8 @@ pub(crate) struct Quote {
     pub(crate) service_tier: Option<Arc<str>>,
     /// Whether the prompt holds what is not in the body, so that the estimate had to guess.
     pub(crate) hidden_input: bool,
+    /// Whether audio goes in or may come out: what nobody reports counts as audio, as it was reserved.
+    pub(crate) audio: bool,
     /// What each model may cost; empty where the request names one only.
     parts: Vec<Part>,
 }
@@ -182,6 +184,7 @@ impl Quote {
             model,
             service_tier: None,
             hidden_input: false,
+            audio: false,
             parts: Vec::new(),
         }
     }
@@ -222,6 +225,7 @@ impl Quote {
             model: facts.model.as_str().into(),
             service_tier: facts.service_tier.as_deref().map(Arc::from),
             hidden_input: facts.hidden_input,
+            audio: facts.audio,
             ..Self::unbilled("".into())
         };
         Ok(quote.with_output(policy, facts, facts.output_limit.or(limit_to_send), at))

@@ -84,7 +84,9 @@ pub(crate) fn bill(end: &End<'_>, quote: &Quote, prices: &PriceTable, at: Timest
 
 /// Usage nobody reported: the estimated input and the output that passed.
 fn estimated(quote: &Quote, output_seen: Tokens) -> Usage {
-    Usage { input: quote.estimated_input.get(), output: output_seen.get(), ..Usage::default() }
+    let (input, output) = (quote.estimated_input.get(), output_seen.get());
+    let audio = |tokens| if quote.audio { tokens } else { 0 };
+    Usage { input, audio_input: audio(input), output, audio_output: audio(output), ..Usage::default() }
 }
 
 /// What a broken answer had reported, with the output that passed where that is more.
@@ -98,7 +100,8 @@ fn with_input(usage: Usage, quote: &Quote) -> Usage {
     if usage.input_total() > 0 {
         return usage;
     }
-    Usage { input: quote.estimated_input.get(), ..usage }
+    let Usage { input, audio_input, .. } = estimated(quote, Tokens::ZERO);
+    Usage { input, audio_input, ..usage }
 }
 
 impl Bill {

@@ -18,6 +18,8 @@ pub(crate) struct SoFar<'a> {
     counted: Arc<str>,
     served_tier: Option<String>,
     asked_tier: Option<&'a str>,
+    /// Whether the output may be audio.
+    audio: bool,
 }
 
 impl<'a> SoFar<'a> {
@@ -36,6 +38,7 @@ impl<'a> SoFar<'a> {
             counted,
             served_tier: running.service_tier,
             asked_tier: quote.service_tier.as_deref(),
+            audio: quote.audio,
         }
     }
 
@@ -51,7 +54,9 @@ impl<'a> SoFar<'a> {
 
     /// What is used once the output has come to `output_tokens`.
     pub(crate) fn with_output(&self, output_tokens: u64) -> Amounts {
-        let usage = Usage { output: output_tokens, ..self.usage };
+        let more = output_tokens.saturating_sub(self.usage.output);
+        let audio_output = self.usage.audio_output.saturating_add(if self.audio { more } else { 0 });
+        let usage = Usage { output: output_tokens, audio_output, ..self.usage };
         let tier = Tier { served: self.served_tier.as_deref(), asked: self.asked_tier };
         amounts(&usage, cost_of(self.price, &usage, tier, &mut Flags::new()))
     }

@@ -4,7 +4,7 @@ use tollgate_config::KeyHash;
 use tollgate_limiter::{ExactAmount, ReservationId, TimestampMs};
 use tollgate_providers::{Endpoint, Meter, Metered, inspect, route};
 
-use super::{End, bill};
+use super::{End, SoFar, bill};
 use crate::{
     estimates::Estimates,
     policy::{Policy, tests::compile},
@@ -105,4 +105,38 @@ fn a_call_that_broke_off_costs_each_model_s_limits_at_least_their_reservation() 
     let failed = settled(&policy, |_| End::Failed, "");
     let used: Vec<_> = lines(&failed).into_iter().filter(|(_, actual)| *actual > 0).collect();
     assert_eq!(used, [("model unit requests", 1)], "the request was made, and nothing else");
+}
+
+#[test]
+fn audio_that_nobody_reports_costs_what_audio_costs() {
+    let prices = "models:\n  unit:\n    input: 1\n    audio_input: 10\n    output: 2\n    audio_output: 20\n";
+    let policy = compile(LIMITS, prices);
+    let endpoint = route("POST", "/v1/chat/completions", None).unwrap();
+    let cost = |modalities: &str| {
+        let request = format!(
+            r#"{{"model":"unit","max_completion_tokens":100{modalities},"stream":true,
+                "messages":[{{"role":"user","content":"Say hello"}}]}}"#
+        );
+        let facts = inspect(endpoint, request.as_bytes()).unwrap();
+        let asked = Asked {
+            request_id: ReservationId::new(1),
+            key: policy.key(&KeyHash::of("key_0")).unwrap(),
+            caller: &[],
+            session: None,
+            provider: "a",
+            endpoint,
+            facts: Some(&facts),
+            estimates: &Estimates::default(),
+        };
+        let Judged { quote, .. } = Judged::new(&policy, &asked, NOW).unwrap();
+        let meter = Meter::new(endpoint, &facts, true);
+        let so_far = SoFar::new(meter.running(), &quote, &policy.prices, NOW).with_output(50).cost.get();
+        let broken = bill(&End::NoAnswer, &quote, &policy.prices, NOW).amounts.cost.get();
+        (quote.estimated_input.get() * 1_000_000, so_far, broken, quote.reserved.cost.get())
+    };
+    let (input, so_far, broken, reserved) = cost("");
+    assert_eq!((so_far, broken), (u128::from(input) + 100_000_000, reserved));
+    let (input, so_far, broken, reserved) =
+        cost(r#","modalities":["text","audio"],"audio":{"voice":"ash","format":"wav"}"#);
+    assert_eq!((so_far, broken), (10 * u128::from(input) + 1_000_000_000, reserved));
 }
