@@ -283,7 +283,15 @@ mod tests {
 
     use std::{format, string::ToString};
 
-    use super::ReservationId;
+    use super::{Amount, MicroUsd, ReservationId};
+
+    #[test]
+    fn quantities_are_written_as_their_numbers() {
+        for number in [0, 7, 60_000, u64::MAX] {
+            let written = (Amount::new(number).to_string(), MicroUsd::new(number).to_string());
+            assert_eq!(written, (number.to_string(), number.to_string()));
+        }
+    }
 
     #[test]
     fn an_id_is_32_hexadecimal_digits() {

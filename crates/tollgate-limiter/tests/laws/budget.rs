@@ -156,7 +156,7 @@ proptest! {
     fn exact_amounts_add_and_subtract_like_integers(a: u64, b: u64, x in 0_u32..1_000_000, y in 0_u32..1_000_000) {
         let of = |units: u64, millionths: u32| u128::from(units) * 1_000_000 + u128::from(millionths);
         let (p, q) = (ExactAmount::from_millionths(of(a, x)), ExactAmount::from_millionths(of(b, y)));
-        prop_assert_eq!(p.as_millionths(), of(a, x));
+        prop_assert_eq!((p.as_millionths(), p.units(), p.remainder()), (of(a, x), a, x));
         prop_assert_eq!(p.saturating_add(q), ExactAmount::from_millionths(of(a, x) + of(b, y)));
         prop_assert_eq!(p.saturating_sub(q).as_millionths(), of(a, x).saturating_sub(of(b, y)));
         prop_assert_eq!(p.cmp(&q), of(a, x).cmp(&of(b, y)));

@@ -10,10 +10,10 @@ use tollgate_limiter::{
 
 use crate::support::{bucketed, budget, cases, limit, plan, rate, run, session, token_bucket};
 
-const LIMITS: usize = 9;
+pub(crate) const LIMITS: usize = 9;
 
 #[derive(Clone, Debug)]
-enum Call {
+pub(crate) enum Call {
     Reserve { id: u128, variant: usize, attempt: Attempt },
     Extend { id: u128, step: u32, charges: [u64; LIMITS] },
     Settle { id: u128, actuals: [u128; LIMITS] },
@@ -21,7 +21,7 @@ enum Call {
     SetBack { ms: u64 },
 }
 
-fn calls() -> impl Strategy<Value = Vec<Call>> {
+pub(crate) fn calls() -> impl Strategy<Value = Vec<Call>> {
     let id = 0_u128..12;
     let attempt = prop_oneof![2 => Just(Attempt::First), 1 => Just(Attempt::Retry)];
     let actual = prop_oneof![2 => 0_u128..14_000_000, 1 => Just(0), 2 => (0_u128..14).prop_map(|units| units * 1_000_000)];
@@ -35,7 +35,7 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
     prop::collection::vec(call, 1..40)
 }
 
-fn limits() -> [Arc<Limit>; LIMITS] {
+pub(crate) fn limits() -> [Arc<Limit>; LIMITS] {
     [
         rate("second", 1_000, 20),
         rate("minute", 60_000, 60),
@@ -50,7 +50,12 @@ fn limits() -> [Arc<Limit>; LIMITS] {
 }
 
 /// A plan that depends on the id, so that most repetitions have an equal one.
-fn plan_of(limits: &[Arc<Limit>; LIMITS], size: &Arc<Limit>, id: u128, variant: usize) -> Arc<Plan> {
+pub(crate) fn plan_of(
+    limits: &[Arc<Limit>; LIMITS],
+    size: &Arc<Limit>,
+    id: u128,
+    variant: usize,
+) -> Arc<Plan> {
     let id = usize::try_from(id).unwrap();
     let odd = usize::from(variant == 8);
     let charge = |entry: usize| ((id + odd) * (entry + 3) % 13) as u64;

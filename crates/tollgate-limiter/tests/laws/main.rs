@@ -9,6 +9,7 @@ mod boundaries;
 mod bucketed;
 mod budget;
 mod elapsed;
+mod forgetting;
 mod histories;
 mod holds;
 mod idle;
