@@ -296,7 +296,8 @@ mod tests {
     #[test]
     fn an_id_is_32_hexadecimal_digits() {
         for bits in [0, 0x5eed, 1 << 127, u128::MAX, 0x0123_4567_89ab_cdef_0f1e_2d3c_4b5a_6978] {
-            assert_eq!(ReservationId::new(bits).to_string(), format!("{bits:032x}"));
+            let id = ReservationId::new(bits);
+            assert_eq!((id.get(), id.to_string()), (bits, format!("{bits:032x}")));
         }
     }
 }
