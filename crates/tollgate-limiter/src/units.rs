@@ -298,6 +298,7 @@ mod tests {
         for bits in [0, 0x5eed, 1 << 127, u128::MAX, 0x0123_4567_89ab_cdef_0f1e_2d3c_4b5a_6978] {
             let id = ReservationId::new(bits);
             assert_eq!((id.get(), id.to_string()), (bits, format!("{bits:032x}")));
+            assert_eq!(format!("{id:?}"), format!("ReservationId({bits:032x})"));
         }
     }
 }

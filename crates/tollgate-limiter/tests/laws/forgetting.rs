@@ -113,7 +113,7 @@ impl Run {
 }
 
 proptest! {
-    #![proptest_config(cases(20_000))]
+    #![proptest_config(cases(10_000))]
 
     #[test]
     fn to_forget_an_idle_counter_changes_no_answer(calls in calls()) {
