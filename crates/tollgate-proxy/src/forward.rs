@@ -224,8 +224,9 @@ fn announce_limit(map: &mut http::HeaderMap, call: &Call) {
     }
 }
 
-/// Whether the body is of the media type `expected`, in lower case.
+/// Whether the body is of the media type `expected`.
 fn is_of_type(headers: &http::HeaderMap, expected: &str) -> bool {
-    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    value.is_some_and(|value| value.trim_start().to_ascii_lowercase().starts_with(expected))
+    let value = headers.get(header::CONTENT_TYPE).map(|value| value.as_bytes().trim_ascii_start());
+    let beginning = value.and_then(|value| value.get(..expected.len()));
+    beginning.is_some_and(|beginning| beginning.eq_ignore_ascii_case(expected.as_bytes()))
 }

@@ -1,7 +1,7 @@
 //! Adds up what is spent of each budget in each of its periods, and finds what crosses a threshold.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -105,14 +105,18 @@ impl Watch {
         let thresholds = self.thresholds.load();
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (limit.limit.key.clone(), index);
-        if !table.watched.contains_key(&key) && !table.make_room(at) {
-            return;
-        }
-        let watched = table.watched.entry(key).or_insert_with(|| Watched {
-            spent: before(store, limit, ends),
-            told: (amount, 0),
-            last: at,
-        });
+        let table = &mut *table;
+        let watched = match table.watched.entry(key) {
+            Entry::Occupied(watched) => watched.into_mut(),
+            Entry::Vacant(place) => {
+                let key = place.into_key();
+                if !table.make_room(at) {
+                    return;
+                }
+                let spent = before(store, limit, ends);
+                table.watched.entry(key).or_insert(Watched { spent, told: (amount, 0), last: at })
+            }
+        };
         watched.spent = watched.spent.saturating_add(actual);
         watched.last = watched.last.max(ends.unwrap_or(at));
         let spent = watched.spent.rounded_up();
