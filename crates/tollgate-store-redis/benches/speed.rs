@@ -28,12 +28,12 @@ use tollgate_store_redis::{
     testing::{BareScript, RedisServer},
 };
 
-const ROUNDS: usize = 7;
+const ROUNDS: usize = 5;
 /// Calls one after the other in a round, to see how long one takes.
-const CALLS: usize = 2_000;
+const CALLS: usize = 1_000;
 /// Tasks that call at the same time, to see what one server takes.
 const TASKS: u64 = 64;
-const CALLS_EACH: u64 = 500;
+const CALLS_EACH: u64 = 200;
 
 /// As small as a script of three keys can be.
 const THREE_KEYS: &str = "redis.call('INCRBY', KEYS[1], 1) redis.call('INCRBY', KEYS[2], 1) return redis.call('INCRBY', KEYS[3], 1)";

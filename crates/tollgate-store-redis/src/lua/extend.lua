@@ -33,10 +33,11 @@ end
 
 local keys = { KEYS[1], unpack(KEYS, 3) }
 local entries, asked = read_entries(7, keys, values, 1, now), numbers_in(charges)
+local charged = read_charged(holding, entries)
 for place, entry in ipairs(entries) do
   entry.is_skipped = not entry.rule.can_extend(entry.counter, holding.slots[place], now)
   -- What a request needs in all is asked of the limit on the largest one.
-  local before = entry.rule.is_whole_request and holding.charged[place] or 0
+  local before = entry.rule.is_whole_request and charged[place] or 0
   entry.ask = not entry.is_skipped and add(asked[place], before)
 end
 
@@ -50,13 +51,13 @@ if fits and not has(flags, 'l') then
       local slot
       slot, entry.changed = book_more(entry, asked[place], now)
       slots[place] = text(slot)
-      holding.charged[place] = add(holding.charged[place], asked[place])
+      charged[place] = add(charged[place], asked[place])
     end
   end
   write_changed(entries, now)
   redis.call('HSET', KEYS[2], ARGV[4], table.concat({ charges, table.concat(slots, ' '), answer }, '|'))
   redis.call('PEXPIRE', KEYS[2], text(HELD_KEPT_MS))
-  local rest = holding_text(step, holding.count + 1, holding.slots, holding.charged)
+  local rest = holding_text(step, holding.count + 1, holding.slots, charged)
   write_record(KEYS[1], 'H', fingerprint, record.answer, rest)
   return is_split and answer .. '\n' .. trace(entries) or answer
 end

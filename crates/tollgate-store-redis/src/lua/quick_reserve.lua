@@ -1,7 +1,7 @@
 -- What most reserves need, without a function or a table of its own: each counter exists and counts by its limit's
 -- rule, and all of the plan fits. Anything else is left to the rules in their files, which this repeats for sliding
 -- windows, calendar periods, sessions, what is open, and the size of a request. It writes nothing before it is
--- through. Made anew at each call, the functions of the rules cost ten times the decision itself.
+-- through. Made anew at each call, the functions of the rules cost more than the decision itself.
 
 local quick_values
 if ARGV[3] == '' or ARGV[3] == 'g' then
@@ -142,11 +142,13 @@ if ARGV[3] == '' or ARGV[3] == 'g' then
   if fits then
     local answer = format('A %d - %s', now, least_answer)
     local record = 'H|' .. argv[2] .. '|' .. answer .. '|0 0'
+    if count > 0 then
+      record = record .. ' ' .. table.concat(slots, ' ', 1, count)
+    end
     for number = 1, count do
       if stored[number] then
         call('SET', keys[number + 1], stored[number], 'PX', kept[number])
       end
-      record = record .. ' ' .. slots[number] .. ':' .. argv[5 * number + 3]
     end
     call('SET', keys[1], record, 'PX', '86400000')
     return answer

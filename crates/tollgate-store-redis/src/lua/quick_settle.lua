@@ -24,7 +24,7 @@ do
   local kept = { false, false, false, false, false, false, false, false }
   local next_slot, next_amount
   if fits then
-    next_slot, next_amount = string.gmatch(slots, '(%d+):(%d+)'), string.gmatch(argv[3], '(%d+) (%d+)')
+    next_slot, next_amount = string.gmatch(slots, '%d+'), string.gmatch(argv[3], '(%d+) (%d+)')
   end
   local place = 0
   while fits and place < count do
@@ -32,9 +32,9 @@ do
     place = place + 1
     local code, param = argv[from], argv[from + 1]
     local value = values[place + 1]
-    local slot, charge = next_slot()
+    local slot, charge = next_slot(), tonumber(argv[from + 4])
     local used, used_millionths = next_amount()
-    used, used_millionths, charge = used + 0, used_millionths + 0, charge + 0
+    used, used_millionths = used + 0, used_millionths + 0
     fits = false
     if code == 'p' then
       fits = not value

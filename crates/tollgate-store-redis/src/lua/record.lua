@@ -1,7 +1,8 @@
 -- What is known under one reservation's id, and for how long.
 --
 -- A record is "<state>|<plan>|<answer>|<rest>": H is held, its rest the last extension's step, how many
--- there are, and "<slot>:<charged>" of each entry; R is a refused retry; E has ended, its rest the amounts.
+-- there are, and "<slot>" of each entry, once it was extended "<slot>:<charged>"; R is a refused retry; E has
+-- ended, its rest the amounts.
 -- Its extensions are a hash beside it: "<charges>|<slots, - where skipped>|<answer>" by step.
 
 local HELD_KEPT_MS = 86400000
@@ -20,20 +21,29 @@ local function write_record(key, state, plan, answer, rest)
   redis.call('SET', key, table.concat({ state, plan, answer, rest }, '|'), 'PX', text(kept_ms))
 end
 
--- Of the rest of a held record: the last step, the number of extensions, slot and sum of each entry.
+-- Of the rest of a held record: the last step, the number of extensions, and the slot of each entry.
 local function read_holding(record)
   local last, count, list = match(record.rest, '^(%d+) (%d+) ?(.*)$')
-  local slots, charged = {}, {}
-  for slot, sum in string.gmatch(list, '(%d+):(%d+)') do
-    slots[#slots + 1], charged[#charged + 1] = tonumber(slot), tonumber(sum)
+  local holding = { last = tonumber(last), count = tonumber(count), slots = {}, charged = {} }
+  for slot, sum in string.gmatch(list, '(%d+):?(%d*)') do
+    local place = #holding.slots + 1
+    holding.slots[place], holding.charged[place] = tonumber(slot), tonumber(sum) or false
   end
-  return { last = tonumber(last), count = tonumber(count), slots = slots, charged = charged }
+  return holding
+end
+
+-- What each entry was charged in all: its charge in the plan until it was extended.
+local function read_charged(holding, entries)
+  for place, entry in ipairs(entries) do
+    holding.charged[place] = holding.charged[place] or entry.charge
+  end
+  return holding.charged
 end
 
 local function holding_text(last, count, slots, charged)
   local fields = { format('%d %d', last, count) }
   for place, slot in ipairs(slots) do
-    fields[place + 1] = format('%d:%d', slot, charged[place])
+    fields[place + 1] = charged and format('%d:%d', slot, charged[place]) or text(slot)
   end
   return table.concat(fields, ' ')
 end

@@ -25,13 +25,12 @@ end
 local entries = read_entries(4, KEYS, values, 1, now)
 local answer, fits = decide(entries, now, is_split)
 if fits and not is_look then
-  local slots, charged = {}, {}
+  local slots = {}
   for place, entry in ipairs(entries) do
     slots[place], entry.changed = book(entry, entry.charge, now)
-    charged[place] = entry.charge
   end
   write_changed(entries, now)
-  write_record(KEYS[1], 'H', fingerprint, answer, holding_text(0, 0, slots, charged))
+  write_record(KEYS[1], 'H', fingerprint, answer, holding_text(0, 0, slots))
   return is_split and answer .. '\n' .. trace(entries) or answer
 elseif not fits and has(flags, 'r') then
   write_record(KEYS[1], 'R', fingerprint, answer, '')

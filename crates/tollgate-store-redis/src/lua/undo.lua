@@ -34,7 +34,7 @@ if made then
     slots[#slots + 1] = tonumber(slot) or false
   end
 end
-local restored = {}
+local restored, charged = {}, read_charged(holding, entries)
 for place, entry in ipairs(entries) do
   local charge = made and charges[place] or entry.charge
   if slots[place] then
@@ -44,7 +44,7 @@ for place, entry in ipairs(entries) do
       entry.changed = settle(entry, { { slots[place], charge } }, 0, 0, now)
     end
     if made then
-      holding.charged[place] = sub(holding.charged[place], charge)
+      charged[place] = sub(charged[place], charge)
     end
   end
 end
@@ -63,7 +63,7 @@ if made then
   for _, other in ipairs(redis.call('HKEYS', KEYS[2])) do
     last = max(last, tonumber(other))
   end
-  local rest = holding_text(last, holding.count - 1, holding.slots, holding.charged)
+  local rest = holding_text(last, holding.count - 1, holding.slots, charged)
   write_record(KEYS[1], 'H', fingerprint, record.answer, rest)
 elseif refusal ~= '' then
   write_record(KEYS[1], 'R', fingerprint, refusal, '')
