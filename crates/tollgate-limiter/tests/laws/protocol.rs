@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tollgate_limiter::{
-    Amount, Attempt, DurationMs, EXTENSIONS_MAX, ExactAmount, Held, Ledger, LedgerError, Limit, Period,
-    ReservationId, Rule, Settled, TimestampMs, Verdict,
+    Amount, Attempt, DurationMs, EXTENSIONS_MAX, ExactAmount, Held, Ledger, LedgerError, Limit, Outcome,
+    Period, ReservationId, Rule, Settled, TimestampMs, Verdict,
 };
 
 use crate::support::{Desk, MINUTE_MS, bucketed, budget, limit, plan, rate, token_bucket, whole};
@@ -294,6 +294,16 @@ fn a_limit_that_counts_another_way_keeps_what_was_counted() {
         assert_eq!(desk.settle(0, &held, &[3]), Settled::Applied);
         assert_eq!(desk.view(0, &after).remaining, Amount::ZERO);
     }
+}
+
+/// What a day has counted is waited for by the minute from now on, also before anything is booked so.
+#[test]
+fn a_limit_that_counts_another_way_waits_by_its_own_rule() {
+    let mut desk = Desk::default();
+    assert!(desk.admits(0, &budget("r", Period::Day, 10), 10));
+    let minute = rate("r", MINUTE_MS, 10);
+    assert_eq!(desk.outcome(0, &minute, 10), Outcome::Wait(DurationMs::new(2 * MINUTE_MS)));
+    assert_eq!(desk.view(0, &minute).resets_at, Some(TimestampMs::new(MINUTE_MS)));
 }
 
 /// A stream outlasts a change of its limit's rule: what it used beyond its reservation is charged, and
