@@ -220,6 +220,29 @@ fn overlong_lines_are_skipped_wherever_they_are() {
 }
 
 #[test]
+fn lines_of_many_blocks_come_in_order_and_each_id_once() {
+    // Lines of uneven lengths, so that blocks end at any place in them: some 20 MiB.
+    let id = |n: usize| format!("{n}-{}", "x".repeat(n * 37 % 3_001));
+    let lines = |ids: &mut dyn Iterator<Item = usize>| -> String {
+        ids.map(|n| line(&Event::Usage(usage(&id(n))))).collect()
+    };
+    let content = lines(&mut (0..9_000)) + "broken\n" + &lines(&mut (0..9_000).step_by(100));
+    let (summary, seen) = read_bytes(content.as_bytes()).unwrap();
+    assert!(seen.iter().eq((0..9_000).map(id).collect::<Vec<_>>().iter()));
+    let expected =
+        ReplaySummary { events: 9_000, duplicates: 90, skipped_lines: 1, ..ReplaySummary::default() };
+    assert_eq!(summary, expected);
+    // The last byte of a block is the last of a line, the first of the next, or any other.
+    let before = 4 << 20;
+    for more in 0..3 {
+        let first = line(&Event::Usage(usage("first")));
+        let text = format!("{first}{}\n{}", " ".repeat(before - first.len() - 2 + more), lines(&mut (0..2)));
+        let (summary, seen) = read_bytes(text.as_bytes()).unwrap();
+        assert_eq!((seen, summary.skipped_lines), (vec!["first".to_owned(), id(0), id(1)], 1), "{more}");
+    }
+}
+
+#[test]
 fn progress_reaches_the_total() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let events: String = (0..30_000).map(|n| line(&Event::Usage(usage(&format!("{n:032x}"))))).collect();
