@@ -226,25 +226,25 @@ async fn c20_calls_with_a_high_limit_and_little_use_pass_one_after_another() {
 
 #[tokio::test]
 async fn c23_agents_with_high_limits_run_as_far_as_their_real_spend_allows() {
-    // In proportion to 20 agents with 150,000 tokens of context and 32,000 of output on a budget of $25:
-    // their whole output limits together (20 × 3,200 × 25) are twice the budget, what they use is a fifth.
+    // 20 agents with 150,000 tokens of context and output limits of 32,000 on a budget of $25: what they may
+    // use comes to $31, what they use to $18.
     let prices = "models:\n  unit:\n    input: 5\n    output: 25\n";
     let gateway = Arc::new(Gateway::start(GatewayOptions {
-        config: tenant("2.5", ""),
+        config: tenant("25", ""),
         prices: Some(prices.to_owned()),
         reservation: "output_tokens = 256\nextend_tokens = 256".to_owned(),
         ..GatewayOptions::default()
     }));
-    let context = "word ".repeat(12_000);
-    let body = json!({"model": "unit", "max_tokens": 3200, "stream": true,
+    let context = "word ".repeat(120_000);
+    let body = json!({"model": "unit", "max_tokens": 32_000, "stream": true,
         "messages": [{"role": "user", "content": context}]});
     let calls: Vec<_> = (0..20)
         .map(|_| {
             let (gateway, body) = (gateway.clone(), body.clone());
             tokio::spawn(async move {
                 let headers = [
-                    "x-mock-input-tokens: 15000",
-                    "x-mock-output-tokens: 600",
+                    "x-mock-input-tokens: 150000",
+                    "x-mock-output-tokens: 6000",
                     "x-mock-events: 20",
                     "x-mock-interval-ms: 1",
                 ];
@@ -257,8 +257,8 @@ async fn c23_agents_with_high_limits_run_as_far_as_their_real_spend_allows() {
         assert!(answer.status == 200 && !answer.text().contains("\"error\""), "{}", answer.text());
     }
     eventually("all are settled", || gateway.store.open_reservations() == 0).await;
-    let spent = gateway.counter("t", "micro_usd", "day", 2_500_000).await.spent.units();
-    assert_eq!(spent, 20 * (15_000 * 5 + 600 * 25));
+    let spent = gateway.counter("t", "micro_usd", "day", 25_000_000).await.spent.units();
+    assert_eq!(spent, 20 * (150_000 * 5 + 6_000 * 25));
 }
 
 #[tokio::test]
