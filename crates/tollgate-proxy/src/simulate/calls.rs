@@ -1,6 +1,6 @@
 //! Recorded calls, small: what millions of them have in common is kept once.
 
-use std::{borrow::Borrow, collections::HashMap, hash::Hash, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 use foldhash::quality::RandomState;
 use tollgate_config::Scope;
@@ -33,7 +33,7 @@ pub(super) struct PastCall {
 }
 
 /// What the limits of calls depend on, sessions aside.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Debug)]
 pub(super) struct Kind {
     pub(super) tenant: Arc<str>,
     pub(super) key: Arc<str>,
@@ -73,9 +73,21 @@ impl PastCall {
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     calls: Vec<PastCall>,
-    kinds: Table<Kind>,
-    texts: Table<Arc<str>>,
+    kinds: Vec<Kind>,
+    /// The places of `kinds`.
+    named: HashMap<Named, u32, RandomState>,
+    texts: Texts,
     without_reserved_output: u64,
+}
+
+/// A [`Kind`] by the places of its texts, which are quicker to compare: nearly every call is of a kind that
+/// was there before.
+#[derive(Debug, Eq, Hash, PartialEq)]
+struct Named {
+    /// Tenant, key, provider, the model asked for, the one that counts.
+    texts: [u32; 5],
+    caller: Vec<(Scope, u32)>,
+    is_billed: bool,
 }
 
 impl Calls {
@@ -84,15 +96,10 @@ impl Calls {
         let charged = policy.charged_as(event).name;
         let reserved = event.reserved.get();
         let is_billed = reserved > 0 || event.estimated_input.get() > 0 || event.cost > ExactAmount::ZERO;
-        let kind = Kind {
-            tenant: self.text(event.tenant),
-            key: self.text(event.key),
-            provider: self.text(event.provider),
-            asked: self.text(asked),
-            charged: self.text(charged),
-            caller: self.caller(event),
-            is_billed,
-        };
+        let texts = [event.tenant, event.key, event.provider, asked, charged];
+        let texts = texts.map(|text| self.texts.place(text));
+        let caller = self.caller(event);
+        let kind = self.kind(Named { texts, caller, is_billed });
         self.without_reserved_output += u64::from(event.reserved_output.is_none() && is_billed);
         let session = event.session.unwrap_or_default();
         let (used_input, used_output) = (event.tokens.input_total(), event.tokens.output);
@@ -107,8 +114,8 @@ impl Calls {
         self.calls.push(PastCall {
             at: event.ts,
             ends: event.ts.saturating_add(event.duration),
-            kind: self.kinds.place(&kind, || kind.clone()),
-            session: self.texts.place(session, || session.into()),
+            kind,
+            session: self.texts.place(session),
             estimated_input,
             reserved_output: first.map_or(reserved_output, |first| first.output.get()),
             reserved_micro_usd: first.map_or(reserved, |first| first.cost.get()),
@@ -127,7 +134,7 @@ impl Calls {
     }
 
     pub(super) fn kinds(&self) -> &[Kind] {
-        &self.kinds.kept
+        &self.kinds
     }
 
     pub(super) fn session(&self, call: &PastCall) -> Option<&str> {
@@ -148,42 +155,42 @@ impl Calls {
         times().min().zip(times().max())
     }
 
-    fn text(&mut self, text: &str) -> Arc<str> {
-        let place = self.texts.place(text, || text.into());
-        self.texts.kept.get(place as usize).cloned().unwrap_or_else(|| text.into())
+    /// The place of a kind. There are fewer than calls ([`super::CALLS_MAX`]).
+    fn kind(&mut self, named: Named) -> u32 {
+        if let Some(place) = self.named.get(&named) {
+            return *place;
+        }
+        let place = u32::try_from(self.kinds.len()).unwrap_or(u32::MAX);
+        let text = |place: u32| self.texts.kept.get(place as usize).cloned().unwrap_or_default();
+        let [tenant, key, provider, asked, charged] = named.texts.map(text);
+        let caller = named.caller.iter().map(|(scope, value)| (*scope, text(*value))).collect();
+        self.kinds.push(Kind { tenant, key, provider, asked, charged, caller, is_billed: named.is_billed });
+        self.named.insert(named, place);
+        place
     }
 
-    fn caller(&mut self, event: &Replayed<'_>) -> Vec<(Scope, Arc<str>)> {
+    fn caller(&mut self, event: &Replayed<'_>) -> Vec<(Scope, u32)> {
         let scope = |name: &str| Scope::ATTRIBUTES.into_iter().find(|scope| scope.name() == name);
         let chosen = event.attributes().filter(|(name, _)| event.is_from_caller(name));
-        chosen.filter_map(|(name, value)| Some((scope(name)?, self.text(value)))).collect()
+        chosen.filter_map(|(name, value)| Some((scope(name)?, self.texts.place(value)))).collect()
     }
 }
 
-/// Values, each once, by their places.
-#[derive(Debug)]
-struct Table<T> {
-    places: HashMap<T, u32, RandomState>,
-    kept: Vec<T>,
+/// Texts, each once, by their places.
+#[derive(Debug, Default)]
+struct Texts {
+    places: HashMap<Arc<str>, u32, RandomState>,
+    kept: Vec<Arc<str>>,
 }
 
-impl<T> Default for Table<T> {
-    fn default() -> Self {
-        Self { places: HashMap::default(), kept: Vec::new() }
-    }
-}
-
-impl<T: Clone + Eq + Hash> Table<T> {
-    /// The place of a value. There are fewer than calls ([`super::CALLS_MAX`]) times their fields.
-    fn place<Q: Eq + Hash + ?Sized>(&mut self, value: &Q, own: impl FnOnce() -> T) -> u32
-    where
-        T: Borrow<Q>,
-    {
-        if let Some(place) = self.places.get(value) {
+impl Texts {
+    /// The place of a text. There are fewer than calls times their fields.
+    fn place(&mut self, text: &str) -> u32 {
+        if let Some(place) = self.places.get(text) {
             return *place;
         }
         let place = u32::try_from(self.kept.len()).unwrap_or(u32::MAX);
-        let own = own();
+        let own: Arc<str> = text.into();
         self.kept.push(own.clone());
         self.places.insert(own, place);
         place
