@@ -5,12 +5,11 @@
 
 mod line;
 mod lines;
-mod parse;
 mod plain;
 mod seen;
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use tollgate_limiter::{DurationMs, ExactAmount, MicroUsd, TimestampMs, Tokens};
@@ -18,14 +17,17 @@ use tollgate_limiter::{DurationMs, ExactAmount, MicroUsd, TimestampMs, Tokens};
 use crate::checkpoint;
 use crate::error::UsageError;
 use crate::event::{FirstReserved, TokenCounts};
+use crate::json::VERSION;
 use crate::timestamp::Rfc3339Reader;
 use line::{RawEvent, RawRefusal};
-use lines::{Blocks, Buffer, Content, Line};
-use parse::{Parsed, Understanding, Understood, Wants};
+use lines::{Content, Line, Lines};
 use seen::Seen;
 
 /// Of lines that cannot be understood, this many are logged one by one.
 const WARNINGS_MAX: u64 = 5;
+
+/// What every refusal's line starts with: where nobody asks for them, such lines are counted unparsed.
+const REFUSAL_PREFIX: &[u8] = b"{\"v\":1,\"type\":\"refusal\",";
 
 /// One usage event, read back. What a line did not say is empty, zero or `None`.
 #[derive(Clone, Copy, Debug)]
@@ -209,7 +211,7 @@ pub struct ReplaySummary {
 /// Calls `each` with every usage event of the file at `path`, in the file's order, each request id
 /// once. `progress` hears from time to time how many bytes of how many are done.
 ///
-/// Memory: two buffers of 4 MiB with what their lines say, and 16 bytes a request id.
+/// Memory: one buffer, and 16 bytes a request id.
 ///
 /// # Errors
 /// The file cannot be opened or read. [`UsageError::is_missing`] tells when it is not there.
@@ -292,7 +294,7 @@ pub(crate) fn replay_parts(
     let mut replay = Replay::new(each, false);
     let parts = parts.into_iter().map(|part| (part, false));
     for (part, summed) in checkpoint.map(|part| (part, true)).into_iter().chain(parts) {
-        replay.wants.sums = summed;
+        replay.takes_sums = summed;
         let bytes = bytes(&part);
         replay.read_part(part, |done| progress(before.saturating_add(done), total))?;
         before = before.saturating_add(bytes);
@@ -328,8 +330,7 @@ pub(crate) fn replay_text(path: &Path, lines: &[u8], mut each: impl FnMut(&Repla
     };
     let mut replay = Replay::new(each, false);
     for (content, number) in lines.split(|byte| *byte == b'\n').map(Content::Text).zip(1..) {
-        let line = replay.wants.parse(Line { content, number, ended: true });
-        replay.take(path, &line);
+        replay.take(path, &Line { content, number, ended: true });
     }
 }
 
@@ -342,7 +343,10 @@ pub(crate) fn request_id(line: &[u8]) -> Option<String> {
 /// One run over files.
 struct Replay<F> {
     each: F,
-    wants: Wants,
+    /// Whether refusals are parsed.
+    wants_refusals: bool,
+    /// Whether these are lines of a checkpoint.
+    takes_sums: bool,
     seen: Seen,
     seen_refusals: Seen,
     timestamps: Rfc3339Reader,
@@ -353,7 +357,8 @@ impl<F: FnMut(Past<'_>)> Replay<F> {
     fn new(each: F, wants_refusals: bool) -> Self {
         Self {
             each,
-            wants: Wants { refusals: wants_refusals, sums: false },
+            wants_refusals,
+            takes_sums: false,
             seen: Seen::default(),
             seen_refusals: Seen::default(),
             timestamps: Rfc3339Reader::default(),
@@ -375,11 +380,20 @@ impl<F: FnMut(Past<'_>)> Replay<F> {
     fn read_lines(
         &mut self,
         path: &Path,
-        reader: impl Read + Send,
+        reader: impl Read,
         progress: &mut dyn FnMut(u64),
     ) -> Result<(), UsageError> {
         let skipped_before = self.summary.skipped_lines;
-        self.read_blocks(path, reader, progress).map_err(|source| UsageError::new(path, "read", source))?;
+        let mut lines = Lines::new(reader);
+        let mut bytes_reported = 0;
+        while let Some(line) = lines.next().map_err(|source| UsageError::new(path, "read", source))? {
+            self.take(path, &line);
+            let bytes_done = lines.bytes_read();
+            if bytes_done != bytes_reported {
+                bytes_reported = bytes_done;
+                progress(bytes_done);
+            }
+        }
         let skipped = self.summary.skipped_lines - skipped_before;
         if skipped > WARNINGS_MAX {
             tracing::warn!(file = %path.display(), lines = skipped, "usage lines skipped in all");
@@ -387,62 +401,12 @@ impl<F: FnMut(Past<'_>)> Replay<F> {
         Ok(())
     }
 
-    /// Reads and parses a block on a thread of its own while the one before is taken, each in its own buffer.
-    fn read_blocks(
-        &mut self,
-        path: &Path,
-        reader: impl Read + Send,
-        progress: &mut dyn FnMut(u64),
-    ) -> io::Result<()> {
-        let mut blocks = Blocks::new(reader);
-        let (mut even, mut odd) = (Buffer::new(), Buffer::new());
-        let mut of_odd = self.wants.parse_all(blocks.next(&mut odd, &[])?);
-        while let Some(of_even) = self.take_beside(path, of_odd, (&mut blocks, &mut even), progress)? {
-            let Some(next) = self.take_beside(path, of_even, (&mut blocks, &mut odd), progress)? else {
-                break;
-            };
-            of_odd = next;
-        }
-        Ok(())
-    }
-
-    /// Takes a block while the next one is read into a buffer; `None`: there is none.
-    fn take_beside<'b>(
-        &mut self,
-        path: &Path,
-        Parsed { lines, rest, is_last, bytes_read }: Parsed<'_>,
-        (blocks, buffer): (&mut Blocks<impl Read + Send>, &'b mut Buffer),
-        progress: &mut dyn FnMut(u64),
-    ) -> io::Result<Option<Parsed<'b>>> {
-        let wants = self.wants;
-        let mut take = || {
-            lines.iter().for_each(|line| self.take(path, line));
-            progress(bytes_read);
+    fn take(&mut self, path: &Path, line: &Line<'_>) {
+        let result = match line.content {
+            Content::Overlong => Err("it is too long".to_owned()),
+            Content::Text(text) => self.take_text(text, line.ended),
         };
-        if is_last {
-            take();
-            return Ok(None);
-        }
-        std::thread::scope(|scope| {
-            let next = scope.spawn(|| blocks.next(buffer, rest).map(|block| wants.parse_all(block)));
-            take();
-            next.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).map(Some)
-        })
-    }
-
-    fn take(&mut self, path: &Path, line: &Understood<'_>) {
-        let taken = match &line.content {
-            Err(reason) => Err(&**reason),
-            Ok(Understanding::Nothing) => Ok(()),
-            Ok(Understanding::Refused) => {
-                self.summary.refusals += 1;
-                Ok(())
-            }
-            Ok(Understanding::Event(event)) if self.wants.sums => self.take_sum(event),
-            Ok(Understanding::Event(event)) => self.take_event(event),
-            Ok(Understanding::Refusal(refusal)) => self.take_refusal(refusal),
-        };
-        match taken {
+        match result {
             Ok(()) => {}
             Err(_) if !line.ended => {
                 self.summary.torn_tail = true;
@@ -457,7 +421,39 @@ impl<F: FnMut(Past<'_>)> Replay<F> {
         }
     }
 
-    fn take_event(&mut self, event: &RawEvent<'_>) -> Result<(), &'static str> {
+    fn take_text(&mut self, text: &[u8], ended: bool) -> Result<(), String> {
+        if ended && !self.wants_refusals && text.starts_with(REFUSAL_PREFIX) {
+            self.summary.refusals += 1;
+            return Ok(());
+        }
+        // After a power failure some file systems leave a run of zeros where data was not written.
+        let zeros = text.iter().take_while(|byte| **byte == 0).count();
+        let text = text.get(zeros..).unwrap_or_default().trim_ascii();
+        if text.is_empty() {
+            return if zeros == 0 { Ok(()) } else { Err("it is all zeros".to_owned()) };
+        }
+        // Checking the line at once is faster than each of its strings.
+        let text = str::from_utf8(text).map_err(|_| "it is not UTF-8")?;
+        if text.as_bytes().starts_with(REFUSAL_PREFIX) {
+            return self.take_refusal(text);
+        }
+        // Plain lines are those of usage files.
+        let event: RawEvent<'_> = match plain::event(text).filter(|_| !self.takes_sums) {
+            Some(event) => event,
+            None => serde_json::from_str(text).map_err(|error| line::describe(&error))?,
+        };
+        if event.v > VERSION {
+            return Err(format!("it has the format version {}", event.v));
+        }
+        match &*event.kind {
+            _ if self.takes_sums => self.take_sum(&event),
+            "usage" => self.take_event(&event),
+            "refusal" => self.take_refusal(text),
+            _ => Err("it is neither usage nor refusal".to_owned()),
+        }
+    }
+
+    fn take_event(&mut self, event: &RawEvent<'_>) -> Result<(), String> {
         let ts = self.timestamps.read(&event.ts).ok_or("its time is not RFC 3339")?;
         if !self.seen.insert(&event.request_id) {
             self.summary.duplicates += 1;
@@ -468,7 +464,7 @@ impl<F: FnMut(Past<'_>)> Replay<F> {
         Ok(())
     }
 
-    fn take_sum(&mut self, event: &RawEvent<'_>) -> Result<(), &'static str> {
+    fn take_sum(&mut self, event: &RawEvent<'_>) -> Result<(), String> {
         let ts = self.timestamps.read(&event.ts).ok_or("its time is not RFC 3339")?;
         let stands_for = event.stands_for(&mut self.timestamps).ok_or("it is no line of a checkpoint")?;
         self.summary.checkpoint_lines += 1;
@@ -476,7 +472,11 @@ impl<F: FnMut(Past<'_>)> Replay<F> {
         Ok(())
     }
 
-    fn take_refusal(&mut self, refusal: &RawRefusal<'_>) -> Result<(), &'static str> {
+    fn take_refusal(&mut self, text: &str) -> Result<(), String> {
+        let refusal: RawRefusal<'_> = serde_json::from_str(text).map_err(|error| line::describe(&error))?;
+        if refusal.v > VERSION {
+            return Err(format!("it has the format version {}", refusal.v));
+        }
         let ts = self.timestamps.read(&refusal.ts).ok_or("its time is not RFC 3339")?;
         if !self.seen_refusals.insert(&refusal.request_id) {
             self.summary.duplicates += 1;

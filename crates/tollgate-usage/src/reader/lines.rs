@@ -1,4 +1,4 @@
-//! Cuts a stream of bytes into lines, in buffers of fixed size.
+//! Cuts a stream of bytes into lines, in one buffer of fixed size.
 
 use std::io::{self, Read};
 
@@ -25,101 +25,94 @@ pub(super) enum Content<'a> {
     Overlong,
 }
 
-/// Where a block of lines is read to.
-pub(super) struct Buffer(Box<[u8]>);
-
-/// Whole lines that were read together.
-pub(super) struct Block<'b> {
-    pub(super) lines: Vec<Line<'b>>,
-    /// The beginning of the line that the next block begins with.
-    pub(super) rest: &'b [u8],
-    /// Whether nothing comes after it.
-    pub(super) is_last: bool,
-    /// How many bytes of the stream were read by then.
-    pub(super) bytes_read: u64,
-}
-
-/// The blocks of `R`.
-pub(super) struct Blocks<R> {
+/// The lines of `R`.
+pub(super) struct Lines<R> {
     reader: R,
-    /// Whether the next line has already lost its beginning.
+    buffer: Box<[u8]>,
+    /// Where the current line starts.
+    start: usize,
+    /// Up to here there is no line break after `start`.
+    scanned: usize,
+    /// Where what was read ends.
+    end: usize,
+    /// Whether the current line has already lost its beginning.
     overlong: bool,
+    ended: bool,
     number: u64,
     bytes_read: u64,
 }
 
-impl Buffer {
-    pub(super) fn new() -> Self {
-        Self(vec![0; BUFFER_BYTES].into_boxed_slice())
-    }
-}
-
-impl<R: Read> Blocks<R> {
+impl<R: Read> Lines<R> {
     pub(super) fn new(reader: R) -> Self {
-        Self { reader, overlong: false, number: 0, bytes_read: 0 }
-    }
-
-    /// The next block, in `buffer`. `rest` is that of the one before.
-    pub(super) fn next<'b>(&mut self, Buffer(buffer): &'b mut Buffer, rest: &[u8]) -> io::Result<Block<'b>> {
-        let mut end = rest.len();
-        buffer.iter_mut().zip(rest).for_each(|(place, byte)| *place = *byte);
-        let is_last = loop {
-            let is_last = self.fill(buffer, &mut end)?;
-            let is_cut = memchr::memrchr(b'\n', buffer.get(..end).unwrap_or_default()).is_some();
-            if is_last || is_cut {
-                break is_last;
-            }
-            // A whole buffer of one line.
-            (self.overlong, end) = (true, 0);
-        };
-        let read = buffer.get(..end).unwrap_or_default();
-        let whole = if is_last { end } else { memchr::memrchr(b'\n', read).map_or(0, |last| last + 1) };
-        let (whole, mut rest) = read.split_at(whole);
-        let lines = self.lines(whole, is_last);
-        if rest.len() > LINE_BYTES_MAX {
-            self.overlong = true;
-            rest = &[];
+        Self {
+            reader,
+            buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
+            start: 0,
+            scanned: 0,
+            end: 0,
+            overlong: false,
+            ended: false,
+            number: 0,
+            bytes_read: 0,
         }
-        Ok(Block { lines, rest, is_last, bytes_read: self.bytes_read })
     }
 
-    /// Reads until the buffer is full or nothing comes any more, which it tells.
-    fn fill(&mut self, buffer: &mut [u8], end: &mut usize) -> io::Result<bool> {
+    /// How many bytes were read so far.
+    pub(super) fn bytes_read(&self) -> u64 {
+        self.bytes_read
+    }
+
+    /// The next line; `None` at the end.
+    pub(super) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
         loop {
-            let room = buffer.get_mut(*end..).unwrap_or_default();
-            if room.is_empty() {
-                return Ok(false);
+            let unscanned = self.buffer.get(self.scanned..self.end).unwrap_or_default();
+            if let Some(length) = memchr::memchr(b'\n', unscanned) {
+                let line_end = self.scanned + length;
+                return Ok(Some(self.line(line_end, line_end + 1, true)));
             }
-            let count = match self.reader.read(room) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                result => result?,
-            };
-            if count == 0 {
-                return Ok(true);
+            self.scanned = self.end;
+            if self.end - self.start > LINE_BYTES_MAX {
+                self.overlong = true;
+                self.start = self.end;
             }
-            *end += count;
-            self.bytes_read += u64::try_from(count).unwrap_or(u64::MAX);
+            if self.ended {
+                let rest = self.overlong || self.start < self.end;
+                return Ok(rest.then(|| self.line(self.end, self.end, false)));
+            }
+            self.read()?;
         }
     }
 
-    /// Cuts `text` into its lines. Only the last block's last line may have no line break.
-    fn lines<'b>(&mut self, text: &'b [u8], is_last: bool) -> Vec<Line<'b>> {
-        let mut lines = Vec::new();
-        let mut start = 0;
-        for end in memchr::memchr_iter(b'\n', text) {
-            lines.push(self.line(text.get(start..end).unwrap_or_default(), true));
-            start = end + 1;
-        }
-        if is_last && (self.overlong || start < text.len()) {
-            lines.push(self.line(text.get(start..).unwrap_or_default(), false));
-        }
-        lines
-    }
-
-    fn line<'b>(&mut self, text: &'b [u8], ended: bool) -> Line<'b> {
-        let overlong = std::mem::take(&mut self.overlong) || text.len() > LINE_BYTES_MAX;
+    /// The line from `self.start` to `line_end`; the next one starts at `next`.
+    fn line(&mut self, line_end: usize, next: usize, ended: bool) -> Line<'_> {
+        let range = self.start..line_end;
+        let overlong = std::mem::take(&mut self.overlong) || range.len() > LINE_BYTES_MAX;
+        self.start = next;
+        self.scanned = next;
         self.number += 1;
-        let content = if overlong { Content::Overlong } else { Content::Text(text) };
+        let content = match self.buffer.get(range) {
+            Some(text) if !overlong => Content::Text(text),
+            _ => Content::Overlong,
+        };
         Line { content, number: self.number, ended }
+    }
+
+    /// Reads more behind what is there, after moving that to the front.
+    fn read(&mut self) -> io::Result<()> {
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.scanned = self.end;
+        self.start = 0;
+        let count = loop {
+            let room = self.buffer.get_mut(self.end..).unwrap_or_default();
+            match self.reader.read(room) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => break result?,
+            }
+        };
+        self.ended = count == 0;
+        self.end += count;
+        self.bytes_read += u64::try_from(count).unwrap_or(u64::MAX);
+        Ok(())
     }
 }
