@@ -54,17 +54,32 @@ async fn reserve(store: &RedisStore, id: u128, plan: &Arc<Plan>) -> Verdict {
     tokio::time::timeout(PATIENCE, answered).await.expect("an answer")
 }
 
+/// A server with a replica, and a sentinel that knows both.
+struct Watched {
+    primary: RedisServer,
+    replica: RedisServer,
+    sentinel: RedisServer,
+    settings: Settings,
+}
+
+impl Watched {
+    async fn start() -> Self {
+        let primary = RedisServer::start().unwrap();
+        let port = primary.port().to_string();
+        let replica = RedisServer::start_with(&["--save", "", "--replicaof", "127.0.0.1", &port]).unwrap();
+        let sentinel = RedisServer::start_sentinel(&primary).unwrap();
+        until(&replica, &["INFO", "replication"], |info| info.contains("master_link_status:up")).await;
+        until(&sentinel, &["INFO", "sentinel"], |info| info.contains("slaves=1")).await;
+        let url = format!("redis-sentinel://127.0.0.1:{}/0?sentinelServiceName=main", sentinel.port());
+        let settings = Settings { url, ..primary.settings("tollgate") };
+        Self { primary, replica, sentinel, settings }
+    }
+}
+
 #[tokio::test]
 async fn a_store_behind_a_sentinel_follows_a_failover_with_all_that_was_replicated() {
-    let mut primary = RedisServer::start().unwrap();
-    let port = primary.port().to_string();
-    let replica = RedisServer::start_with(&["--save", "", "--replicaof", "127.0.0.1", &port]).unwrap();
-    let sentinel = RedisServer::start_sentinel(&primary).unwrap();
-    until(&replica, &["INFO", "replication"], |info| info.contains("master_link_status:up")).await;
-    until(&sentinel, &["INFO", "sentinel"], |info| info.contains("slaves=1")).await;
-
-    let url = format!("redis-sentinel://127.0.0.1:{}/0?sentinelServiceName=main", sentinel.port());
-    let store = RedisStore::connect(&Settings { url, ..primary.settings("tollgate") }).unwrap();
+    let Watched { mut primary, replica, sentinel: _sentinel, settings } = Watched::start().await;
+    let store = RedisStore::connect(&settings).unwrap();
     store.connected().await.unwrap();
     let Verdict::Admitted(admission) = reserve(&store, 1, &plan(60)).await else { panic!("60 of 100 fit") };
     // Acknowledged by the replica.
@@ -81,15 +96,7 @@ async fn a_store_behind_a_sentinel_follows_a_failover_with_all_that_was_replicat
 /// Calls that were settled while the replica was too slow to hear of it, and some that are open meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn what_a_failover_loses_is_sent_again_and_counted_once() {
-    let mut primary = RedisServer::start().unwrap();
-    let port = primary.port().to_string();
-    let replica = RedisServer::start_with(&["--save", "", "--replicaof", "127.0.0.1", &port]).unwrap();
-    let sentinel = RedisServer::start_sentinel(&primary).unwrap();
-    until(&replica, &["INFO", "replication"], |info| info.contains("master_link_status:up")).await;
-    until(&sentinel, &["INFO", "sentinel"], |info| info.contains("slaves=1")).await;
-
-    let url = format!("redis-sentinel://127.0.0.1:{}/0?sentinelServiceName=main", sentinel.port());
-    let settings = Settings { url, ..primary.settings("tollgate") };
+    let Watched { mut primary, replica, sentinel: _sentinel, settings } = Watched::start().await;
     let policy = FailurePolicy {
         retry: Duration::from_millis(100),
         local_share: NonZeroU64::MIN,

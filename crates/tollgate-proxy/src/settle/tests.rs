@@ -2,7 +2,7 @@
 
 use tollgate_config::KeyHash;
 use tollgate_limiter::{ExactAmount, ReservationId, TimestampMs};
-use tollgate_providers::{Endpoint, Meter, Metered, inspect, route};
+use tollgate_providers::{Endpoint, Meter, Metered, RequestFacts, inspect, route};
 
 use super::{End, SoFar, bill};
 use crate::{
@@ -30,20 +30,24 @@ fn endpoint() -> Endpoint {
     route("POST", "/v1/messages", None).unwrap()
 }
 
-/// The whole units that each limit is reserved and settled at, by scope and value.
-fn settled(policy: &Policy, end: impl Fn(&Metered) -> End<'_>, answer: &str) -> Vec<(String, u64, u64)> {
-    let facts = inspect(endpoint(), REQUEST.as_bytes()).unwrap();
+fn judged(policy: &Policy, endpoint: Endpoint, facts: &RequestFacts) -> Judged {
     let asked = Asked {
         request_id: ReservationId::new(1),
         key: policy.key(&KeyHash::of("key_0")).unwrap(),
         caller: &[],
         session: None,
         provider: "a",
-        endpoint: endpoint(),
-        facts: Some(&facts),
+        endpoint,
+        facts: Some(facts),
         estimates: &Estimates::default(),
     };
-    let Judged { quote, limits } = Judged::new(policy, &asked, NOW).unwrap();
+    Judged::new(policy, &asked, NOW).unwrap()
+}
+
+/// The whole units that each limit is reserved and settled at, by scope and value.
+fn settled(policy: &Policy, end: impl Fn(&Metered) -> End<'_>, answer: &str) -> Vec<(String, u64, u64)> {
+    let facts = inspect(endpoint(), REQUEST.as_bytes()).unwrap();
+    let Judged { quote, limits } = judged(policy, endpoint(), &facts);
     let mut meter = Meter::new(endpoint(), &facts, false);
     meter.feed(answer.as_bytes());
     let metered = meter.finish();
@@ -118,17 +122,7 @@ fn audio_that_nobody_reports_costs_what_audio_costs() {
                 "messages":[{{"role":"user","content":"Say hello"}}]}}"#
         );
         let facts = inspect(endpoint, request.as_bytes()).unwrap();
-        let asked = Asked {
-            request_id: ReservationId::new(1),
-            key: policy.key(&KeyHash::of("key_0")).unwrap(),
-            caller: &[],
-            session: None,
-            provider: "a",
-            endpoint,
-            facts: Some(&facts),
-            estimates: &Estimates::default(),
-        };
-        let Judged { quote, .. } = Judged::new(&policy, &asked, NOW).unwrap();
+        let Judged { quote, .. } = judged(&policy, endpoint, &facts);
         let meter = Meter::new(endpoint, &facts, true);
         let so_far = SoFar::new(meter.running(), &quote, &policy.prices, NOW).with_output(50).cost.get();
         let broken = bill(&End::NoAnswer, &quote, &policy.prices, NOW).amounts.cost.get();
