@@ -68,11 +68,13 @@ impl Body {
         Self { kind, ..self }
     }
 
-    /// Waits for what came together with the answer's head, if its relay runs on a task of its own. Does
-    /// not wait for the provider.
+    /// Takes in what came together with the answer's head, so that it leaves with it. Does not wait for the
+    /// provider.
     pub(crate) async fn begun(&mut self) {
-        if let Kind::Pumped(pumped) = &mut self.kind {
-            pumped.begun().await;
+        match &mut self.kind {
+            Kind::Whole(_) => {}
+            Kind::Relay(relay) => relay.begun().await,
+            Kind::Pumped(pumped) => pumped.begun().await,
         }
     }
 }

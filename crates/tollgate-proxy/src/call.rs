@@ -11,7 +11,7 @@ use std::{
 use tollgate_limiter::{DurationMs, ExactAmount, ReservationId, TimestampMs, Tokens};
 use tollgate_providers::{Metered, Reported, StreamEnd};
 use tollgate_store::{Held, Settled, StoreError};
-use tollgate_usage::{Attributes, Event, FirstReserved, Hold, Outcome, Session, UsageEvent};
+use tollgate_usage::{Attributes, Event, FirstReserved, Hold, Outcome, Session, UsageEvent, Written};
 
 use crate::{
     app::App,
@@ -112,7 +112,7 @@ impl Call {
             admitted.held.at = at;
             admitted.at = at;
         }
-        self.write_down()?;
+        self.write_down().await?;
         if self.hold.is_some()
             && let Some(synced) = self.app.usage.synced()
             && synced.await.is_err()
@@ -125,10 +125,15 @@ impl Call {
         Ok(())
     }
 
-    /// Takes a slot for a call that costs something: until it is settled it comes back as one that broke off.
-    fn write_down(&mut self) -> Result<(), NotWrittenDown> {
+    /// Writes down a call that costs something: until it is settled it comes back as one that broke off.
+    async fn write_down(&mut self) -> Result<(), NotWrittenDown> {
         let Some(event) = self.broken_off() else { return Ok(()) };
-        self.hold = self.app.usage.hold(&event).ok();
+        if let Ok((hold, written)) = self.app.usage.hold(&event) {
+            self.hold = Some(hold);
+            if written.await.is_err() {
+                self.hold.take().into_iter().for_each(|hold| self.app.usage.forget(hold));
+            }
+        }
         let is_lost = self.hold.is_none() && self.is_under_hard_budget();
         if is_lost { Err(NotWrittenDown) } else { Ok(()) }
     }
@@ -173,8 +178,8 @@ impl Call {
             cost: before.cost.rounded_up(),
             output: Tokens::new(before.output_tokens),
         });
-        if let (Some(event), Some(hold)) = (self.broken_off(), self.hold.take()) {
-            self.hold = Some(self.app.usage.extend(hold, &event));
+        if let (Some(event), Some(hold)) = (self.broken_off(), &self.hold) {
+            drop(self.app.usage.extend(hold, &event));
         }
     }
 
@@ -210,22 +215,25 @@ impl Call {
     /// The provider answered with an error, or not at all: nothing is charged.
     pub(crate) fn failed(mut self, status: u16) {
         self.status = status;
-        self.finish(End::Failed, Outcome::UpstreamError);
+        drop(self.finish(End::Failed, Outcome::UpstreamError));
     }
 
     /// The answer has begun and goes no further. What the provider reported last decides what it
     /// costs, if it was its last word; else what it had reported, but not less than the reservation.
-    pub(crate) fn ended(mut self, metered: &Metered, outcome: Outcome) {
+    ///
+    /// What is left of the answer may leave once that is written down.
+    pub(crate) fn ended(mut self, metered: &Metered, outcome: Outcome) -> Option<Written> {
         let whole = match metered.usage {
             // Reported, but not as the last word: more may have been used since.
             Reported::Usage(_) => metered.is_final,
             Reported::Missing => metered.end == StreamEnd::Complete,
         };
-        self.finish(if whole { End::Whole(metered) } else { End::Broken(metered) }, outcome);
+        self.finish(if whole { End::Whole(metered) } else { End::Broken(metered) }, outcome)
     }
 
-    fn finish(&mut self, end: End<'_>, outcome: Outcome) {
-        let Some(admitted) = self.admitted.take() else { return };
+    /// Settles the call, unless it is settled. What is written down is written when that is dropped.
+    fn finish(&mut self, end: End<'_>, outcome: Outcome) -> Option<Written> {
+        let admitted = self.admitted.take()?;
         // Who is cut off at the end of a drain has not left.
         let is_cut = outcome == Outcome::ClientGone && self.app.cutting.is_cancelled();
         let outcome = if is_cut { Outcome::CutOff } else { outcome };
@@ -241,8 +249,11 @@ impl Call {
         let event = self.event(&admitted, bill, outcome);
         self.app.estimates.learn_from(policy, &admitted.quote, &event);
         match self.hold.take() {
-            Some(hold) => self.app.usage.settle(hold, &event),
-            None => self.app.usage.record(&Event::Usage(event)),
+            Some(hold) => Some(self.app.usage.settle(hold, &event)),
+            None => {
+                self.app.usage.record(&Event::Usage(event));
+                None
+            }
         }
     }
 
@@ -292,13 +303,13 @@ impl Drop for Call {
                     let nothing = vec![ExactAmount::ZERO; admitted.limits.len()];
                     settle_in_store(&self.app, &admitted.held, nothing, Settled::WithoutReservation);
                 }
-                self.hold.take().into_iter().for_each(|hold| self.app.usage.cancel(hold));
+                self.hold.take().into_iter().for_each(|hold| drop(self.app.usage.cancel(hold)));
                 return;
             }
             Stage::Sending(left) if left.load(Ordering::Relaxed) => End::NoAnswer,
             Stage::Held | Stage::Sending(_) => End::Failed,
         };
-        self.finish(end, Outcome::ClientGone);
+        drop(self.finish(end, Outcome::ClientGone));
         self.app.metrics.open.dec();
     }
 }

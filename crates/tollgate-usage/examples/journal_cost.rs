@@ -8,11 +8,13 @@
 use std::sync::Arc;
 
 use tollgate_limiter::{DurationMs, ExactAmount, MicroUsd, TimestampMs, Tokens};
-use tollgate_usage::{Event, Outcome, TokenCounts, UsageEvent, Writer, WriterOptions};
+use tollgate_usage::{Event, Outcome, TokenCounts, UsageEvent, Writer, WriterOptions, Written};
 
 const CALLS: u64 = 100_000;
 /// Calls that are open at a time.
 const OPEN: usize = 64;
+/// Calls that are written down in the same moment.
+const TOGETHER: u64 = 8;
 /// `/proc/self/stat` counts in hundredths of a second.
 const TICK_US: u64 = 10_000;
 
@@ -29,19 +31,7 @@ fn main() {
                 pause(writer, id);
             }
         });
-        let held = measure(&path, |writer| {
-            let mut open = std::collections::VecDeque::new();
-            for id in 0..CALLS + OPEN as u64 {
-                if open.len() == OPEN || id >= CALLS {
-                    let (id, hold) = open.pop_front().unwrap();
-                    writer.settle(hold, &event(&template, id));
-                    pause(writer, id);
-                }
-                if id < CALLS {
-                    open.push_back((id, writer.hold(&event(&template, id)).unwrap()));
-                }
-            }
-        });
+        let [alone, together] = [1, TOGETHER].map(|together| held(&path, &template, together));
         let before = cpu_us();
         let file = std::fs::File::create(&path).unwrap();
         let bytes = [7; 640];
@@ -50,10 +40,33 @@ fn main() {
             std::os::unix::fs::FileExt::write_all_at(&file, &bytes, offset).unwrap();
         }
         let written = (cpu_us() - before) * 1_000 / CALLS;
-        println!("of that two bare writes {written} ns");
-        println!("round {round}: recorded {recorded} ns, held and settled {held} ns a call");
+        println!("round {round}: recorded {recorded} ns, held and settled {alone} ns a call alone");
+        println!("  and {together} ns where {TOGETHER} are written together; two bare writes {written} ns");
     }
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// The CPU time of a call that is held and settled, where so many are in the same moment.
+fn held(path: &std::path::Path, template: &UsageEvent, together: u64) -> u64 {
+    measure(path, |writer| {
+        let mut open = std::collections::VecDeque::new();
+        for first in (0..CALLS).step_by(usize::try_from(together).unwrap()) {
+            let settled: Vec<Written> = (open.len() >= OPEN)
+                .then(|| open.drain(..usize::try_from(together).unwrap()))
+                .into_iter()
+                .flatten()
+                .map(|(id, hold)| writer.settle(hold, &event(template, id)))
+                .collect();
+            settled.into_iter().for_each(|written| written.now().unwrap());
+            let held = (first..first + together).map(|id| (id, writer.hold(&event(template, id)).unwrap()));
+            for (id, (hold, written)) in held.collect::<Vec<_>>() {
+                written.now().unwrap();
+                open.push_back((id, hold));
+                pause(writer, id);
+            }
+        }
+        open.drain(..).for_each(|(id, hold)| drop(writer.settle(hold, &event(template, id))));
+    })
 }
 
 /// As many calls as come within the interval of a batch at ten thousand a second.

@@ -27,4 +27,4 @@ pub use reader::{
 pub use report::{
     Dimension, GROUPS_MAX, Report, ReportOptions, Row, Totals, UnknownDimension, format_moment, parse_moment,
 };
-pub use writer::{Fsync, Synced, Writer, WriterOptions};
+pub use writer::{Fsync, Synced, Writer, WriterOptions, Written};

@@ -10,6 +10,7 @@ mod queue;
 mod rotate;
 mod sync;
 mod thread;
+mod written;
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -21,8 +22,8 @@ use tollgate_limiter::TimestampMs;
 use crate::checkpoint::{Checkpoints, Schedule, Tip};
 use crate::error::UsageError;
 use crate::event::{Event, UsageEvent};
-use crate::journal::half::{HEADER_BYTES, LINE_BYTES_MAX};
-use crate::journal::{Hold, Journal};
+use crate::journal::frame::{HEADER_BYTES, LINE_BYTES_MAX};
+use crate::journal::{Hold, Journal, Ticket};
 use file::Append;
 use queue::Queue;
 use rotate::Rotating;
@@ -31,6 +32,7 @@ use sync::Syncer;
 pub(crate) use file::open as append_only;
 pub(crate) use rotate::{files, rotated_files};
 pub use sync::Synced;
+pub use written::Written;
 
 /// When the disk is asked to confirm what was written: what a power cut can lose.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -40,7 +42,7 @@ pub enum Fsync {
     Never,
     /// Once a second, if there is something new.
     Second,
-    /// Before a call is sent, and before a slot is used again.
+    /// Before a call is sent, and before what the usage file has is no longer kept in the journal.
     Always,
 }
 
@@ -91,8 +93,8 @@ thread_local! {
     /// Where a thread forms its lines: as long as the longest event it has met.
     static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 
-    /// Where a thread forms what it puts into a slot.
-    static HALF: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    /// Where a thread forms what it writes down in the journal.
+    static FRAME: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The writing end of a usage file.
@@ -138,10 +140,13 @@ impl Writer {
     /// `tip`: how far checkpoints may go, if there are to be any.
     fn start(
         target: impl Append,
-        journal: Journal,
+        mut journal: Journal,
         tip: Option<Arc<Tip>>,
         options: WriterOptions,
     ) -> Result<Self, UsageError> {
+        if options.fsync != Fsync::Never {
+            journal.will_sync();
+        }
         let (queue, journal) = (Arc::new(Queue::new(options.waiting_max)), Arc::new(journal));
         let path = journal.usage_file().to_owned();
         let failed = |source| UsageError::new(&path, "start the writer's thread", source);
@@ -157,44 +162,56 @@ impl Writer {
     }
 
     /// Writes down a call that is admitted and about to be sent. `event` is what it comes back as should
-    /// the process die before it is settled. Writes to the system's memory of the file: some microseconds.
+    /// the process die before it is settled, once it is [`Written`]: to the system's memory of the file, some
+    /// microseconds. Where that fails the call is to be [forgotten](Self::forget).
     ///
     /// # Errors
-    /// It could not be written down: it would be forgotten.
-    pub fn hold(&self, event: &UsageEvent) -> Result<Hold, UsageError> {
-        in_half(event, |half| self.journal.hold(half))
+    /// It cannot be written down: it would be forgotten.
+    pub fn hold(&self, event: &UsageEvent) -> Result<(Hold, Written), UsageError> {
+        let (hold, ticket) = in_frame(event, |frame| self.journal.hold(&event.request_id, frame))?;
+        Ok((hold, Written::after(Arc::clone(&self.journal), ticket, None)))
     }
 
     /// What a call that was just written down has to wait for before it is sent; `None`: nothing, unless
     /// it is [`Fsync::Always`].
     pub fn synced(&self) -> Option<Synced> {
-        let sync = self.sync.as_ref()?;
-        let number = sync.note();
-        self.waits.then(|| sync.synced(number))
+        let synced = self.sync.as_ref()?.synced();
+        self.waits.then_some(synced)
     }
 
-    /// Gives a slot back whose call was never sent: nothing of it comes back.
-    pub fn cancel(&self, hold: Hold) {
-        self.journal.cancel(hold);
+    /// The call was never sent: nothing of it comes back.
+    pub fn cancel(&self, hold: Hold) -> Written {
+        self.written(Ok(self.journal.cancel(hold)))
+    }
+
+    /// The call could not be written down.
+    pub fn forget(&self, hold: Hold) {
+        self.journal.forget(hold);
     }
 
     /// Writes down what the call comes back as from now on: it has reserved more. Where that fails it comes
     /// back as it was before, and the journal has logged and counted the error.
-    pub fn extend(&self, mut hold: Hold, event: &UsageEvent) -> Hold {
-        let _ = in_half(event, |half| self.journal.renew(&mut hold, half));
-        self.note();
-        hold
+    pub fn extend(&self, hold: &Hold, event: &UsageEvent) -> Written {
+        self.written(in_frame(event, |frame| self.journal.renew(hold, frame)))
     }
 
-    /// Hands the event of a call over like [`Writer::record`], and has it survive from now on. Its slot is
-    /// given back when the event is in the file.
-    pub fn settle(&self, mut hold: Hold, event: &UsageEvent) {
-        in_half(event, |half| {
-            // What it came back as before it still does; the journal has logged and counted the error.
-            let _ = self.journal.renew(&mut hold, half);
-            self.note();
-            self.queue.push(half.get(HEADER_BYTES..).unwrap_or_default(), Some(hold));
-        });
+    /// Hands the event of a call over like [`Writer::record`], and has it survive from when it is [`Written`]. The
+    /// call's place in the journal is given back when the event is in the file.
+    pub fn settle(&self, hold: Hold, event: &UsageEvent) -> Written {
+        in_frame(event, |frame| {
+            let ticket = self.journal.renew(&hold, frame);
+            self.queue.push(frame.get(HEADER_BYTES..).unwrap_or_default(), Some(hold));
+            self.written(ticket)
+        })
+    }
+
+    /// What cannot be written down has been logged and counted.
+    fn written(&self, ticket: Result<Ticket, UsageError>) -> Written {
+        let notes = self.sync.as_ref().map(Syncer::notes);
+        ticket.map_or_else(
+            |_| Written::nothing(),
+            |ticket| Written::after(Arc::clone(&self.journal), ticket, notes),
+        )
     }
 
     /// Hands an event over. Never blocks on the disk; drops and counts the event when too many wait
@@ -205,13 +222,6 @@ impl Writer {
             event.write_json(line);
             line.push(b'\n');
             self.queue.push(line, None);
-        });
-    }
-
-    /// Something was written down that nobody waits for.
-    fn note(&self) {
-        self.sync.iter().for_each(|sync| {
-            sync.note();
         });
     }
 
@@ -262,20 +272,20 @@ impl Drop for Writer {
     }
 }
 
-/// Forms the line of `event` behind room for the header of a slot's half.
-fn in_half<T>(event: &UsageEvent, then: impl FnOnce(&mut [u8]) -> T) -> T {
-    HALF.with_borrow_mut(|half| {
-        half.clear();
-        half.resize(HEADER_BYTES, 0);
-        event.write_json(half);
-        half.push(b'\n');
-        if half.len() > HEADER_BYTES + LINE_BYTES_MAX && !event.others.is_empty() {
+/// Forms the line of `event` behind room for the header of a frame.
+fn in_frame<T>(event: &UsageEvent, then: impl FnOnce(&[u8]) -> T) -> T {
+    FRAME.with_borrow_mut(|frame| {
+        frame.clear();
+        frame.resize(HEADER_BYTES, 0);
+        event.write_json(frame);
+        frame.push(b'\n');
+        if frame.len() > HEADER_BYTES + LINE_BYTES_MAX && !event.others.is_empty() {
             // The only part without a bound. The cost has them in it.
-            half.truncate(HEADER_BYTES);
-            UsageEvent { others: Vec::new(), ..event.clone() }.write_json(half);
-            half.push(b'\n');
+            frame.truncate(HEADER_BYTES);
+            UsageEvent { others: Vec::new(), ..event.clone() }.write_json(frame);
+            frame.push(b'\n');
         }
-        then(half)
+        then(frame)
     })
 }
 

@@ -8,7 +8,7 @@ use std::{
 use http::HeaderMap;
 use tollgate_limiter::Verdict;
 use tollgate_providers::{ErrorKind, Meter, StreamEnd};
-use tollgate_usage::Outcome;
+use tollgate_usage::{Outcome, Written};
 
 use super::{
     decode::Decoder,
@@ -27,6 +27,14 @@ pub(super) struct Metering {
     /// How the reservation grows, where it does.
     rolling: Option<Rolling>,
     asking: Option<(Growth, Later)>,
+}
+
+/// The end of an answer.
+pub(super) struct Ended {
+    /// Whether its content was finished.
+    pub(super) is_finished: bool,
+    /// What its end has to wait for.
+    pub(super) written: Option<Written>,
 }
 
 /// Whether what has passed the meter may be passed on.
@@ -136,15 +144,12 @@ impl Metering {
     }
 
     /// The answer goes no further: because of `outcome`, unless it was whole by its own protocol.
-    /// Tells whether its content was finished.
-    pub(super) fn end(&mut self, outcome: Outcome) -> bool {
+    pub(super) fn end(&mut self, outcome: Outcome) -> Ended {
         let mut metered = self.meter.finish();
         metered.has_unread |= self.decoder.is_unreadable();
         let outcome = if metered.end == StreamEnd::Complete { Outcome::Complete } else { outcome };
-        if let Some(call) = self.call.take() {
-            call.ended(&metered, outcome);
-        }
-        metered.is_finished
+        let written = self.call.take().and_then(|call| call.ended(&metered, outcome));
+        Ended { is_finished: metered.is_finished, written }
     }
 }
 

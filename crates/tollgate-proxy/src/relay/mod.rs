@@ -10,7 +10,7 @@ mod tail;
 
 use std::{
     fmt,
-    future::Future,
+    future::{Future, poll_fn},
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -22,11 +22,11 @@ use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tokio::time::{Sleep, sleep};
 use tollgate_providers::{Meter, StreamFilter};
-use tollgate_usage::Outcome;
+use tollgate_usage::{Outcome, Written};
 
 use self::{
     merge::{Idle, Merge, STREAM_PATIENCE_POLLS},
-    metering::{Cover, Metering},
+    metering::{Cover, Ended, Metering},
 };
 use crate::{call::Call, refuse::Refused};
 
@@ -38,6 +38,8 @@ pub(crate) struct Relay {
     metering: Option<Box<Metering>>,
     filter: Option<StreamFilter>,
     merge: Merge,
+    /// The settlement on its way into the journal: the rest of the answer waits for it.
+    settled: Option<Written>,
     /// What is metered and waits for its reservation: as it is passed on, which may be nothing.
     uncovered: Option<Bytes>,
     trailers: Option<HeaderMap>,
@@ -83,6 +85,7 @@ impl Relay {
         // hyper does not poll a body that is empty.
         if relay.upstream.as_ref().is_some_and(HttpBody::is_end_stream) {
             relay.finish();
+            relay.settled = None;
         }
         relay
     }
@@ -104,6 +107,7 @@ impl Relay {
             metering: None,
             filter: None,
             merge: Merge::default(),
+            settled: None,
             uncovered: None,
             trailers: None,
             failure: None,
@@ -121,6 +125,12 @@ impl Relay {
         relay
     }
 
+    /// Takes in what is there. If that is the whole answer, it waits until the settlement is written down.
+    pub(crate) async fn begun(&mut self) {
+        let _ = poll_fn(|cx| Poll::Ready(self.poll_upstream(cx))).await;
+        poll_fn(|cx| self.poll_settled(cx)).await;
+    }
+
     pub(crate) fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
@@ -129,6 +139,7 @@ impl Relay {
             // Until it is known whether more is reserved, nothing more is taken in.
             ready!(self.poll_cover(cx));
             ready!(self.poll_upstream(cx));
+            ready!(self.poll_settled(cx));
             // What the filter keeps back is no frame, and neither is what is not reserved yet.
             if let Some(frame) = self.emit() {
                 return Poll::Ready(Some(frame));
@@ -148,6 +159,16 @@ impl Relay {
             self.cut_off(&cause);
         }
         // What is covered by now, or was not to be covered, is passed on by the next emit.
+        Poll::Ready(())
+    }
+
+    /// Waits until the settlement is written down, so that no client has an end that a kill undoes.
+    fn poll_settled(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(settled) = &mut self.settled {
+            // Where that fails the call comes back as it was before.
+            let _ = ready!(Pin::new(settled).poll(cx));
+            self.settled = None;
+        }
         Poll::Ready(())
     }
 
@@ -287,11 +308,11 @@ impl Relay {
     /// The upstream's answer is whole.
     fn finish(&mut self) {
         self.close();
-        let is_finished = self.metering.take().map(|mut metering| metering.end(Outcome::UpstreamBroken));
+        let Some(mut metering) = self.metering.take() else { return };
+        let Ended { is_finished, written } = metering.end(Outcome::UpstreamBroken);
+        self.settled = written;
         // The connection ended as it should, the answer did not.
-        if is_finished == Some(false)
-            && let Some(event) = self.tail.error_event(&RelayError::Cut)
-        {
+        if !is_finished && let Some(event) = self.tail.error_event(&RelayError::Cut) {
             self.merge.push(event);
         }
     }
@@ -307,7 +328,7 @@ impl Relay {
             None => self.failure = Some(error),
         }
         if let Some(mut metering) = self.metering.take() {
-            metering.end(Outcome::UpstreamBroken);
+            self.settled = metering.end(Outcome::UpstreamBroken).written;
         }
     }
 

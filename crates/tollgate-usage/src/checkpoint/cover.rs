@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::journal::half::checksum;
+use crate::journal::frame::checksum;
 use crate::reader::Part;
 
 /// So much of the beginning and of what is before the end tells one file from another.

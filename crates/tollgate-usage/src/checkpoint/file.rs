@@ -4,11 +4,12 @@
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::cover::Covered;
-use crate::journal::half::checksum;
+use crate::journal::frame::checksum;
 use crate::reader::Part;
 
 /// The version of the form. What sums are by is part of it.
@@ -35,7 +36,7 @@ pub(super) struct Head {
     pub(super) newest_ms: u64,
     /// The usage files, the oldest first.
     pub(super) files: Vec<Covered>,
-    /// Calls that the files have, and the journal's slots may still have.
+    /// Calls that the files have, and the journal may still have.
     closed: u64,
 }
 
@@ -52,14 +53,14 @@ pub(super) struct Checkpoint {
 pub(super) fn write(
     path: &Path,
     (newest_ms, files): (u64, Vec<Covered>),
-    closed: &[String],
+    closed: &[Arc<str>],
     lines: impl FnOnce(&mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()>,
 ) -> io::Result<()> {
     let beside = super::beside(path, ".new");
     let mut out = Summed::new(BufWriter::new(File::create(&beside)?));
     let count = u64::try_from(closed.len()).unwrap_or(u64::MAX);
     out.json(&Head { version: VERSION, newest_ms, files, closed: count })?;
-    closed.iter().try_for_each(|id| out.json(id))?;
+    closed.iter().try_for_each(|id| out.json(&&**id))?;
     lines(&mut |line| out.write_all(line))?;
     let file = out.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
     file.sync_all()?;

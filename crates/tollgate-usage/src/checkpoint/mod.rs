@@ -8,9 +8,9 @@
 //! What tells that a checkpoint is of the files that are there is in [`cover`]; one that is not, is damaged or
 //! of another version is left alone with a warning, and everything is read.
 //!
-//! **Order.** 1. It is noted how far the usage file goes. Only lines count whose calls have given their slots
-//! back. 2. Ids are noted that slots still have of calls that are over: a slot is not cleared when it is given
-//! back, and such an id may be before the end that was noted, where no start reads it any more. 3. The journal
+//! **Order.** 1. It is noted how far the usage file goes. Only lines count whose calls the journal keeps no longer.
+//! 2. Ids are noted that the journal may still have of calls that are over: their frames are not cleared, and such
+//! an id may be before the end that was noted, where no start reads it any more. 3. The journal
 //! and the usage files are synced. 4. The checkpoint is written beside its place, synced, and renamed.
 //! 5. Rotated files that it stands for may be deleted.
 //!
@@ -19,11 +19,11 @@
 //! a checkpoint stands for may be missing. A power cut leaves no less of the files than the checkpoint stands
 //! for, since they were synced before it.
 //!
-//! **What is in a slot and before the noted end counts once.** Its call was over at 1, so its line was not
-//! written into the slot after. If the slot has that line at a start, in whichever state the disk has it — none
-//! from before 3, which is after 2 — it had it at 2, and the checkpoint has the id. **What is not in the files
-//! is not taken for over**: at 2 only such lines count as over whose slot was given back, which is after they
-//! were appended; 3 syncs what was appended.
+//! **What is in the journal and before the noted end counts once.** Its call was over at 1, so none of its frames is
+//! put into the journal after. If an area has one of them at a start, in whichever state the disk has it — none from
+//! before 3, which is after 2 — it was one of the two areas of 2 or came after, and the checkpoint has the id. **What
+//! is not in the files is not taken for over**: at 2 only such calls count as over that the journal keeps no longer,
+//! which is after they were appended; 3 syncs what was appended.
 
 mod aggregate;
 mod cover;
@@ -54,7 +54,7 @@ pub(crate) use tip::Tip;
 pub(crate) struct Past {
     /// The sums of a checkpoint.
     pub(crate) sums: Option<Part>,
-    /// The ids of calls that it stands for, and slots may still have.
+    /// The ids of calls that it stands for, and the journal may still have.
     pub(crate) closed: Vec<String>,
     /// What it does not stand for.
     pub(crate) rest: Vec<Part>,
@@ -137,7 +137,7 @@ fn make(journal: &Journal, tip: &Tip, keep_files: Option<usize>) -> Result<u64, 
     }
     let covered = opened.iter().map(|file| Covered::of(&file.path, &file.file, file.bytes));
     let covered = covered.collect::<io::Result<Vec<_>>>().map_err(failed)?;
-    let closed = journal.closed_ids().map_err(failed)?;
+    let closed = journal.closed_ids();
     journal.sync().map_err(failed)?;
     opened.iter().try_for_each(|file| file.file.sync_all()).map_err(failed)?;
 

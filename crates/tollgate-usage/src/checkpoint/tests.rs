@@ -1,4 +1,4 @@
-//! Checkpoints killed at every write, beside a journal whose slots still have what they stand for.
+//! Checkpoints killed at every write, beside a journal that still has what they stand for.
 
 use std::fs;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::journal::half::HEADER_BYTES;
+use crate::journal::frame::HEADER_BYTES;
 use crate::reader::StandsFor;
 use crate::{Hold, ReplaySummary};
 
@@ -50,17 +50,20 @@ impl Process {
     }
 
     fn run(&mut self, step: Step) {
-        let half = |line: &[u8]| [&[0; HEADER_BYTES][..], line].concat();
+        let frame = |line: &[u8]| [&[0; HEADER_BYTES][..], line].concat();
         match step {
             Step::Admit => {
-                let hold = self.journal.hold(&mut half(&line(self.made, 1_000))).unwrap();
+                let id = self.made.to_string().into();
+                let (hold, ticket) = self.journal.hold(&id, &frame(&line(self.made, 1_000))).unwrap();
+                self.journal.write_out(&ticket).unwrap();
                 self.open.push((self.made, hold));
                 self.made += 1;
             }
             Step::Settle(at) if !self.open.is_empty() => {
-                let (id, mut hold) = self.open.swap_remove(at % self.open.len());
+                let (id, hold) = self.open.swap_remove(at % self.open.len());
                 let line = line(id, 10 + u64::try_from(id).unwrap());
-                self.journal.renew(&mut hold, &mut half(&line)).unwrap();
+                let ticket = self.journal.renew(&hold, &frame(&line)).unwrap();
+                self.journal.write_out(&ticket).unwrap();
                 self.settled.push((line, hold));
             }
             Step::Settle(_) => {}
@@ -71,11 +74,11 @@ impl Process {
                     file.write_all(&line).unwrap();
                     holds.push((u64::try_from(line.len()).unwrap(), hold));
                 }
-                // Killed in between, the slots are not given back.
+                // Killed in between, the journal does not forget them.
                 if frees {
                     for (bytes, hold) in holds {
                         self.bytes += bytes;
-                        self.journal.free(hold);
+                        self.journal.free([hold]);
                     }
                     self.tip.is_at(self.bytes);
                 }
@@ -155,7 +158,7 @@ proptest! {
                 prop_assert_eq!(restored(&with), restored(&without), "after {:?}", step);
                 prop_assert_eq!(restored(&with), restored(&without), "restored once more");
             }
-            // Appended, and killed before the slots are given back.
+            // Appended, and killed before the journal forgets them.
             process.run(Step::Append { frees: false });
             process.run(Step::Checkpoint);
             let (_with, with) = copy(&path);

@@ -12,7 +12,7 @@ use crate::writer::files;
 pub(crate) struct Tip(Mutex<u64>);
 
 impl Tip {
-    /// So many bytes of the usage file are whole lines of calls that have given their slots back.
+    /// So many bytes of the usage file are whole lines of calls that the journal keeps no longer.
     pub(crate) fn is_at(&self, bytes: u64) {
         *self.lock() = bytes;
     }

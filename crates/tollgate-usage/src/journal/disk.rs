@@ -1,4 +1,4 @@
-//! The file of slots, as far as the journal needs one.
+//! The file of the log, as far as the journal needs one.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -7,10 +7,13 @@ use std::path::Path;
 
 use crate::error::UsageError;
 
-/// Where slots are kept.
+/// Where the log is kept.
 pub(crate) trait Disk: Send + Sync + 'static {
     /// Writes all of `bytes` at `offset`.
     fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Fills `bytes` with what was written at `offset`.
+    fn read(&self, bytes: &mut [u8], offset: u64) -> io::Result<()>;
 
     /// Has the disk confirm what was written.
     fn sync(&self) -> io::Result<()>;
@@ -25,6 +28,10 @@ pub(crate) trait Disk: Send + Sync + 'static {
 impl Disk for File {
     fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.write_all_at(bytes, offset)
+    }
+
+    fn read(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        self.read_exact_at(bytes, offset)
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -1,13 +1,13 @@
-//! What an earlier process left in the slots.
+//! What an earlier process left in the log.
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io;
+use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use super::half::{self, PLACES, SLOT_BYTES};
-use super::{SLOT_BYTES_U64, SLOTS_MAX};
+use super::frame::{self, Frame, HEADER_BYTES, Says};
+use super::log::AREAS;
 use crate::reader;
 
 /// What the file had when it was opened.
@@ -19,26 +19,21 @@ pub(super) struct Left {
 }
 
 impl Left {
-    /// The newest whole line of each slot of `file`.
+    /// The newest whole line of each call in the newest whole area of `file`.
     pub(super) fn read(file: &File, path: &Path) -> io::Result<Self> {
         let file_bytes = file.metadata()?.len();
-        let slots = file_bytes.div_ceil(SLOT_BYTES_U64).min(u64::from(SLOTS_MAX));
-        let mut bytes = vec![0; SLOT_BYTES];
-        let mut lines = HashMap::new();
-        for slot in 0..slots {
-            read_some(file, &mut bytes, slot * SLOT_BYTES_U64)?;
-            let halves = PLACES.iter().filter_map(|place| half::read(bytes.get(*place..)?));
-            let newest = halves.max_by_key(|half| half.sequence);
-            // An empty line: the call was not sent.
-            let Some(newest) = newest.filter(|half| !half.line.is_empty()) else { continue };
-            match reader::request_id(newest.line) {
-                Some(id) => {
-                    lines.insert(id, newest.line.to_owned());
-                }
-                None => tracing::warn!(file = %path.display(), slot, "a slot holds no usage line: skipped"),
+        let mut newest: Option<Area> = None;
+        for begin in AREAS {
+            let area = Area::read(file, begin, path)?;
+            let is_newer = newest.as_ref().is_none_or(|newest| newest.first < area.first);
+            if area.is_whole && is_newer {
+                newest = Some(area);
             }
         }
-        Ok(Self { lines, file_bytes })
+        if newest.is_none() && file_bytes > 0 {
+            warn_of_another_version(file, path)?;
+        }
+        Ok(Self { lines: newest.unwrap_or_default().lines, file_bytes })
     }
 
     /// The usage file has the call `id`.
@@ -66,34 +61,85 @@ impl Left {
     }
 }
 
-/// The ids that the slots of `file` have of calls that are over: of each slot those that were written with a
-/// number up to that of `closed`. A half that is being written is of a call that is not over.
-pub(super) fn closed_ids(file: &File, closed: &[u64]) -> io::Result<Vec<String>> {
-    let mut bytes = vec![0; SLOT_BYTES];
-    let mut ids = Vec::new();
-    for (slot, closed) in (0..).zip(closed) {
-        read_some(file, &mut bytes, slot * SLOT_BYTES_U64)?;
-        let halves = PLACES.iter().filter_map(|place| half::read(bytes.get(*place..)?));
-        let over = halves.filter(|half| half.sequence <= *closed && !half.line.is_empty());
-        ids.extend(over.filter_map(|half| reader::request_id(half.line)));
-    }
-    ids.sort_unstable();
-    ids.dedup();
-    Ok(ids)
+/// An area as far as its frames follow each other.
+#[derive(Debug, Default)]
+struct Area {
+    lines: HashMap<String, Vec<u8>>,
+    /// The number of its first frame.
+    first: u64,
+    is_whole: bool,
 }
 
-/// Fills `buffer` from `offset` on; what lies behind the file's end is zeros.
-fn read_some(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        let at = offset.saturating_add(u64::try_from(filled).unwrap_or(u64::MAX));
-        match file.read_at(&mut buffer[filled..], at) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+impl Area {
+    fn read(file: &File, begin: u64, path: &Path) -> io::Result<Self> {
+        let mut area = Self::default();
+        let (mut next, mut bytes) = (None, Vec::new());
+        let mut source = BufReader::new(Section { file, offset: begin });
+        while next_frame(&mut source, &mut bytes)? {
+            let Some(frame) = frame::read(&bytes) else { break };
+            // What follows the last frame is of an earlier use of the area.
+            if next.is_some_and(|next| next != frame.sequence) {
+                break;
+            }
+            if next.is_none() {
+                area.first = frame.sequence;
+            }
+            next = Some(frame.sequence.saturating_add(1));
+            area.take(&frame, path);
+        }
+        Ok(area)
+    }
+
+    fn take(&mut self, frame: &Frame<'_>, path: &Path) {
+        match frame.says() {
+            Says::Whole => self.is_whole = true,
+            Says::Cancelled(id) => {
+                self.lines.remove(String::from_utf8_lossy(id).as_ref());
+            }
+            Says::Call => match reader::request_id(frame.line) {
+                Some(id) => {
+                    self.lines.insert(id, frame.line.to_owned());
+                }
+                None => tracing::warn!(file = %path.display(), "a frame holds no usage line: skipped"),
+            },
         }
     }
-    buffer[filled..].fill(0);
+}
+
+/// Reads into `bytes` what may be a frame. False: there is nothing that could be one.
+fn next_frame(source: &mut impl Read, bytes: &mut Vec<u8>) -> io::Result<bool> {
+    let mut fill = |bytes: &mut [u8]| match source.read_exact(bytes) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        read => read.map(|()| true),
+    };
+    bytes.resize(HEADER_BYTES, 0);
+    if !fill(bytes)? {
+        return Ok(false);
+    }
+    let Some(line_bytes) = frame::line_bytes(bytes) else { return Ok(false) };
+    bytes.resize(HEADER_BYTES.saturating_add(line_bytes), 0);
+    fill(bytes.get_mut(HEADER_BYTES..).unwrap_or_default())
+}
+
+/// A file from a place on.
+struct Section<'a> {
+    file: &'a File,
+    offset: u64,
+}
+
+impl Read for Section<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read_at(buffer, self.offset)?;
+        self.offset = self.offset.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
+        Ok(count)
+    }
+}
+
+fn warn_of_another_version(file: &File, path: &Path) -> io::Result<()> {
+    let mut start = [0; HEADER_BYTES];
+    let count = file.read_at(&mut start, 0)?;
+    if frame::is_of_another_version(start.get(..count).unwrap_or_default()) {
+        tracing::warn!(file = %path.display(), "the journal is of another version: nothing comes back from it");
+    }
     Ok(())
 }

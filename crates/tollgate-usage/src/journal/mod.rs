@@ -1,32 +1,33 @@
 //! The journal of open calls: what a usage file cannot know yet, kept where `kill -9` does not reach it.
 //!
-//! The file `<usage.file>.open` has a slot for each call that is open. A slot holds *the line that the
-//! usage file gets should the process die now*: from the admission on, the line of a call that broke off
-//! and costs what is reserved; from the settlement on, the line that the writer's thread is about to
-//! append. So whatever is read back at a start needs no form of its own.
+//! The file `<usage.file>.open` is a [`log`] of frames, each with a line and what tells a whole one from a torn
+//! one ([`frame`]). A line is *what the usage file gets should the process die now*: from the admission on, the
+//! line of a call that broke off and costs what is reserved; from the settlement on, the line that the writer's
+//! thread is about to append. So whatever is read back at a start needs no form of its own. The last frame of
+//! a call counts.
 //!
-//! **Torn writes.** A slot has two halves ([`half`]). A line is written into the half that does not hold
-//! the newest one, with a number and a checksum: of whole lines the newest counts, and a torn one is none. So a write that a kill or a power cut tears leaves the slot as it was before it.
+//! **Together.** Frames wait in a batch until one of those who wait for them writes it: what parallel calls have
+//! to write down in the same moment is one call to the system ([`Written`](crate::Written)).
 //!
 //! **Order.** A call is admitted, its line is written, then it is sent. It ends, its last line is written,
 //! then the end of its answer leaves, and the same line is handed to the writer's thread. That appends it
-//! to the usage file and frees the slot after. A kill
+//! to the usage file and gives the call's place in the log back after. A kill
 //!
-//! - before the line of the admission is whole: the call was not sent; the slot tells of the call that had
-//!   it before, whose line is in the usage file;
+//! - before the frame of the admission is whole: the call was not sent, and nothing tells of it;
 //! - between admission and settlement: the call comes back as spent at what was reserved;
 //! - between settlement and append: it comes back as it was settled;
-//! - after the append, in the slot or not: the usage file has the id, the slot's line is left alone.
+//! - after the append, in the log or not: the usage file has the id, the log's line is left alone;
+//! - while the log goes on to its other area: that is not whole yet, and the one before counts.
 //!
 //! **Recovery** ([`Journal::restore`]) appends the lines whose ids the usage file does not have, waits
-//! until they are on the disk, and clears the slots after. Killed in between it finds the ids in the usage
+//! until they are on the disk, and clears the log after. Killed in between it finds the ids in the usage
 //! file at the next start; killed within the append it finds a torn line there, which is none, and the
-//! slots.
+//! log.
 
 pub(crate) mod disk;
-pub(crate) mod half;
+pub(crate) mod frame;
 mod left;
-mod slots;
+mod log;
 #[cfg(test)]
 mod tests;
 
@@ -34,7 +35,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tollgate_limiter::TimestampMs;
 
@@ -43,33 +44,34 @@ use crate::error::UsageError;
 use crate::reader::{self, ReplaySummary, Replayed};
 use crate::writer::append_only;
 use disk::Disk;
-use half::{HALF_BYTES, HEADER_BYTES, SLOT_BYTES};
+use frame::{HEADER_BYTES, LINE_BYTES_MAX};
 use left::Left;
-use slots::{Place, Slots};
+use log::{AREA_BYTES, Log};
 
-/// The most calls that are open at a time. A quarter of a million needs connections and memory that no
-/// single process has; the file would be 5 GiB, most of it holes.
-pub(crate) const SLOTS_MAX: u32 = 1 << 18;
-
-const SLOT_BYTES_U64: u64 = SLOT_BYTES as u64;
+pub(crate) use log::Ticket;
 
 /// The journal of one usage file. As long as it is open no other process can open it.
 pub struct Journal {
     usage_file: PathBuf,
     path: PathBuf,
     disk: Box<dyn Disk>,
-    slots: Mutex<Slots>,
+    log: Mutex<Log>,
+    /// Whether the disk is asked to confirm now and then.
+    syncs: bool,
     /// What an earlier process left, until it is restored.
     left: Left,
     failing: AtomicBool,
     failures: AtomicU64,
 }
 
-/// An open call's slot. When it is dropped instead of settled, its line stays and comes back at the next
-/// start.
+/// An open call's place in the log. When it is dropped instead of settled, its line stays and comes back at the
+/// next start.
 #[derive(Debug)]
-#[must_use = "a call whose slot is given up comes back as spent at the next start"]
-pub struct Hold(Place);
+#[must_use = "a call whose place is given up comes back as spent at the next start"]
+pub struct Hold {
+    index: u32,
+    id: Arc<str>,
+}
 
 impl Journal {
     /// Opens the journal of the usage file at `usage_file`, and reads what an earlier process left.
@@ -83,15 +85,16 @@ impl Journal {
         let path = PathBuf::from(path);
         let file = disk::open(&path)?;
         let left = Left::read(&file, &path).map_err(|source| UsageError::new(&path, "read", source))?;
-        Ok(Self { left, ..Self::over(Box::new(file), usage_file, path) })
+        Ok(Self { left, ..Self::over(Box::new(file), usage_file, path, AREA_BYTES) })
     }
 
-    fn over(disk: Box<dyn Disk>, usage_file: &Path, path: PathBuf) -> Self {
+    fn over(disk: Box<dyn Disk>, usage_file: &Path, path: PathBuf, area_bytes: u64) -> Self {
         Self {
             usage_file: usage_file.to_owned(),
             path,
             disk,
-            slots: Mutex::default(),
+            log: Mutex::new(Log::new(area_bytes)),
+            syncs: false,
             left: Left::default(),
             failing: AtomicBool::new(false),
             failures: AtomicU64::new(0),
@@ -138,10 +141,17 @@ impl Journal {
         Ok(summary)
     }
 
-    /// The ids that slots still have of calls that are over.
-    pub(crate) fn closed_ids(&self) -> io::Result<Vec<String>> {
-        let closed = self.slots().closed();
-        left::closed_ids(&File::open(&self.path)?, &closed)
+    /// From here on the disk is asked to confirm, at least once a second while something is written.
+    pub(crate) const fn will_sync(&mut self) {
+        self.syncs = true;
+    }
+
+    /// The ids that the log may still have of calls that are over.
+    pub(crate) fn closed_ids(&self) -> Vec<Arc<str>> {
+        let mut ids = self.log().over();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
     }
 
     /// Appends `lines` to the usage file and has the disk confirm them.
@@ -156,62 +166,103 @@ impl Journal {
         self.left.is_nothing()
     }
 
-    /// Takes a slot for a call and writes its line, in `half` behind room for a header.
-    pub(crate) fn hold(&self, half: &mut [u8]) -> Result<Hold, UsageError> {
-        let Some(place) = self.slots().take() else {
+    /// Takes a place for the call `id`, with its line in `frame` behind room for a header.
+    pub(crate) fn hold(&self, id: &Arc<str>, frame: &[u8]) -> Result<(Hold, Ticket), UsageError> {
+        self.check(frame)?;
+        let mut log = self.log();
+        let Some(index) = log.open() else {
+            drop(log);
             let error = io::Error::new(io::ErrorKind::QuotaExceeded, "too many calls are open");
-            return Err(self.failed(error));
+            return Err(self.failed(1, error));
         };
-        let mut hold = Hold(place);
-        match self.renew(&mut hold, half) {
-            Ok(()) => Ok(hold),
-            Err(error) => {
-                // The call is not sent, or goes on without a slot: either way nothing is to come back.
-                self.free(hold);
-                Err(error)
-            }
-        }
+        let ticket = log.push(Some(index), frame);
+        Ok((Hold { index, id: Arc::clone(id) }, ticket))
     }
 
-    /// Writes another line in the place of the one that the slot has.
-    pub(crate) fn renew(&self, hold: &mut Hold, half: &mut [u8]) -> Result<(), UsageError> {
-        if half.len() > HALF_BYTES {
-            let error = io::Error::new(io::ErrorKind::InvalidInput, "the line of a call is too long");
-            return Err(self.failed(error));
+    /// Another line in place of the one that the call has.
+    pub(crate) fn renew(&self, hold: &Hold, frame: &[u8]) -> Result<Ticket, UsageError> {
+        self.check(frame)?;
+        Ok(self.log().push(Some(hold.index), frame))
+    }
+
+    fn check(&self, frame: &[u8]) -> Result<(), UsageError> {
+        if frame.len() <= HEADER_BYTES.saturating_add(LINE_BYTES_MAX) {
+            return Ok(());
         }
-        let Hold(place) = hold;
-        let sequence = place.sequence.saturating_add(1);
-        half::seal(half, sequence);
-        let within = u64::try_from(half::place(sequence, half.len())).unwrap_or(u64::MAX);
-        let offset = u64::from(place.index) * SLOT_BYTES_U64;
-        self.disk.write(half, offset.saturating_add(within)).map_err(|source| self.failed(source))?;
-        place.sequence = sequence;
+        Err(self.failed(1, io::Error::new(io::ErrorKind::InvalidInput, "the line of a call is too long")))
+    }
+
+    /// The call was never sent: nothing of it comes back once this is written.
+    pub(crate) fn cancel(&self, hold: Hold) -> Ticket {
+        let mut log = self.log();
+        let ticket = log.push(None, &frame::cancelled(&hold.id));
+        // A checkpoint that is made before need not know it: the usage file never has it.
+        log.close(hold.index, None);
+        ticket
+    }
+
+    /// Writes what waits, unless that is done, and says whether the frame of `ticket` is written.
+    ///
+    /// # Errors
+    /// It could not be written.
+    pub(crate) fn write_out(&self, ticket: &Ticket) -> Result<(), UsageError> {
+        let outcome = ticket.outcome().unwrap_or_else(|| self.write_batch(ticket));
+        if outcome { Ok(()) } else { Err(self.error(io::Error::other("the disk refused it"))) }
+    }
+
+    fn write_batch(&self, ticket: &Ticket) -> bool {
+        let mut log = self.log();
+        // Another may have written it meanwhile.
+        if let Some(outcome) = ticket.outcome() {
+            return outcome;
+        }
+        let (frames, written) = log.write(&*self.disk);
+        let left = if log.is_long(self.syncs) { log.leave(&*self.disk) } else { Ok(()) };
+        drop(log);
+        if let Err(error) = left {
+            tracing::warn!(file = %self.path.display(), %error, "the journal grows: its other area cannot be begun");
+        }
+        match written {
+            Ok(()) => self.succeeded(),
+            Err(error) => drop(self.failed(frames, error)),
+        }
+        ticket.outcome().unwrap_or(false)
+    }
+
+    fn succeeded(&self) {
         if self.failing.load(Ordering::Relaxed) && self.failing.swap(false, Ordering::Relaxed) {
             tracing::info!(file = %self.path.display(), "open calls can be written down again");
         }
+    }
+
+    /// Has the disk confirm all lines that were written.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        let begun = self.log().begun();
+        self.disk.sync()?;
+        self.log().confirmed(begun);
         Ok(())
     }
 
-    /// Gives a slot back whose call was never sent.
-    pub(crate) fn cancel(&self, mut hold: Hold) {
-        // Should it fail the call comes back as spent: the error is logged and counted.
-        let _ = self.renew(&mut hold, &mut [0; HEADER_BYTES]);
-        self.free(hold);
+    /// Gives the places back of calls that are in the usage file.
+    pub(crate) fn free(&self, holds: impl IntoIterator<Item = Hold>) {
+        let mut log = self.log();
+        holds.into_iter().for_each(|hold| log.close(hold.index, Some(hold.id)));
     }
 
-    /// Has the disk confirm all lines.
-    pub(crate) fn sync(&self) -> io::Result<()> {
-        self.disk.sync()
-    }
-
-    /// Gives a slot back whose call is in the usage file, or was never sent.
-    pub(crate) fn free(&self, Hold(place): Hold) {
-        self.slots().free(place);
+    /// Gives the place back of a call of which nothing could be written.
+    pub(crate) fn forget(&self, hold: Hold) {
+        self.log().close(hold.index, None);
     }
 
     /// Everything is in the usage file and on the disk: the next process finds an empty journal.
     pub(crate) fn empty(&self) -> io::Result<()> {
-        if self.slots().all_free() { self.disk.clear() } else { Ok(()) }
+        let mut log = self.log();
+        if !log.is_idle() {
+            return Ok(());
+        }
+        self.disk.clear()?;
+        *log = Log::new(AREA_BYTES);
+        Ok(())
     }
 
     /// Lets the next process have the journal, as it is.
@@ -229,18 +280,23 @@ impl Journal {
         !self.failing.load(Ordering::Relaxed)
     }
 
-    fn failed(&self, source: io::Error) -> UsageError {
-        self.failures.fetch_add(1, Ordering::Relaxed);
-        let error = UsageError::new(&self.path, "write down an open call", source);
+    fn error(&self, source: io::Error) -> UsageError {
+        UsageError::new(&self.path, "write down an open call", source)
+    }
+
+    /// So many lines could not be written.
+    fn failed(&self, lines: u64, source: io::Error) -> UsageError {
+        self.failures.fetch_add(lines, Ordering::Relaxed);
+        let error = self.error(source);
         if !self.failing.swap(true, Ordering::Relaxed) {
             tracing::error!(%error, "open calls cannot be written down");
         }
         error
     }
 
-    fn slots(&self) -> MutexGuard<'_, Slots> {
+    fn log(&self) -> MutexGuard<'_, Log> {
         // Every change is complete before the lock is given back.
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

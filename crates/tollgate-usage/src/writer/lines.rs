@@ -7,7 +7,7 @@ use crate::journal::Hold;
 pub(super) struct Lines {
     bytes: Vec<u8>,
     ends: Vec<usize>,
-    /// The slots of calls that the lines are of.
+    /// The places in the journal of the calls that the lines are of.
     holds: Vec<Hold>,
 }
 
@@ -21,7 +21,7 @@ impl Lines {
         self.holds.extend(hold);
     }
 
-    /// The slots, to be given back once all lines are in the file.
+    /// The places, to be given back once all lines are in the file.
     pub(super) fn take_holds(&mut self) -> impl Iterator<Item = Hold> + '_ {
         self.holds.drain(..)
     }

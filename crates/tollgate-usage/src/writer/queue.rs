@@ -78,8 +78,8 @@ impl Queue {
         }
     }
 
-    /// Takes an event's line in, or drops and counts it. With it goes the slot of its call: a line that
-    /// is dropped stays there.
+    /// Takes an event's line in, or drops and counts it. With it goes the place of its call in the journal: a
+    /// line that is dropped stays there.
     pub(super) fn push(&self, line: &[u8], hold: Option<Hold>) {
         let mut state = self.lock();
         if state.closing || state.lines.len().saturating_add(state.taken) >= self.waiting_max {

@@ -20,7 +20,11 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The thread's end that others hold. Dropping it stops the thread.
 #[derive(Debug)]
-pub(super) struct Syncer(Arc<Shared>);
+pub(super) struct Syncer(Notes);
+
+/// Tells the thread of what was written down.
+#[derive(Clone, Debug)]
+pub(super) struct Notes(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -55,10 +59,22 @@ impl Syncer {
             Fsync::Always => of_thread.run(None, || journal.sync()),
         };
         std::thread::Builder::new().name("usage-sync".to_owned()).spawn(body)?;
-        Ok(Self(shared))
+        Ok(Self(Notes(shared)))
     }
 
-    /// Something was written down.
+    /// For those who write down what nobody waits for the disk to confirm.
+    pub(super) fn notes(&self) -> Notes {
+        self.0.clone()
+    }
+
+    /// Waits until the disk has confirmed what was written down before.
+    pub(super) fn synced(&self) -> Synced {
+        Synced { number: self.0.note(), shared: Arc::clone(&self.0.0) }
+    }
+}
+
+impl Notes {
+    /// Something was written down; its number.
     pub(super) fn note(&self) -> u64 {
         let mut state = self.0.lock();
         let is_first = state.written == state.asked;
@@ -71,17 +87,12 @@ impl Syncer {
         }
         number
     }
-
-    /// Waits until the disk has confirmed what was [noted](Self::note) as `number`.
-    pub(super) fn synced(&self, number: u64) -> Synced {
-        Synced { shared: Arc::clone(&self.0), number }
-    }
 }
 
 impl Drop for Syncer {
     fn drop(&mut self) {
-        self.0.lock().stopping = true;
-        self.0.work.notify_one();
+        self.0.0.lock().stopping = true;
+        self.0.0.work.notify_one();
     }
 }
 

@@ -48,7 +48,7 @@ impl<A: Append> Thread<A> {
                 self.leave(Ok(()));
                 return self.queue.finish(lost, Err(error));
             }
-            work.lines.take_holds().for_each(|hold| self.journal.free(hold));
+            self.journal.free(work.lines.take_holds());
             self.over(work.lines.bytes().len());
             self.queue.written();
             if work.last {
@@ -93,7 +93,7 @@ impl<A: Append> Thread<A> {
         }
     }
 
-    /// Slots may be used again once their events are as safe as was asked for.
+    /// The journal forgets calls once their events are as safe as was asked for.
     fn confirm(&mut self) -> io::Result<()> {
         if self.options.fsync == Fsync::Always { self.target.sync() } else { Ok(()) }
     }

@@ -106,10 +106,10 @@ fn what_the_full_disk_of_the_usage_file_did_not_take_comes_back_at_the_next_star
     std::os::unix::fs::symlink("/dev/full", &path).unwrap();
     let writer = Writer::open(&path, WriterOptions { waiting_max: 1, ..WriterOptions::default() }).unwrap();
     let ids = ["a", "b", "c"];
-    let holds =
-        ids.map(|id| writer.hold(&UsageEvent { cost: ExactAmount::whole(900), ..usage(id) }).unwrap());
-    for (id, hold) in ids.into_iter().zip(holds) {
-        writer.settle(hold, &usage(id));
+    let hold = |id| writer.hold(&UsageEvent { cost: ExactAmount::whole(900), ..usage(id) }).unwrap();
+    for (id, (hold, written)) in ids.map(|id| (id, hold(id))) {
+        written.now().unwrap();
+        writer.settle(hold, &usage(id)).now().unwrap();
     }
     writer.close().unwrap_err();
     assert_eq!(writer.dropped(), 3, "one that waited and two for which there was no room");

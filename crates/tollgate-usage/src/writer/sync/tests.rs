@@ -20,6 +20,10 @@ impl Disk for Slow {
         Ok(())
     }
 
+    fn read(&self, _: &mut [u8], _: u64) -> io::Result<()> {
+        Ok(())
+    }
+
     fn sync(&self) -> io::Result<()> {
         let _ = self.asked.send(());
         self.answers.lock().unwrap().recv().unwrap_or(Ok(()))
@@ -68,13 +72,13 @@ fn is_pending(synced: &mut Synced) -> bool {
 #[test]
 fn calls_that_wait_for_the_disk_share_its_work() {
     let (sync, asks, answer) = slow();
-    let first = sync.note();
+    let first = sync.synced();
     asks.recv().unwrap();
     // The disk is at work: whoever comes now waits for the next time.
-    let mut others: Vec<_> = (0..50).map(|_| sync.synced(sync.note())).collect();
+    let mut others: Vec<_> = (0..50).map(|_| sync.synced()).collect();
     assert!(others.iter_mut().all(is_pending));
     answer.send(Ok(())).unwrap();
-    wait(sync.synced(first)).unwrap();
+    wait(first).unwrap();
     asks.recv().unwrap();
     assert!(others.iter_mut().all(is_pending));
     answer.send(Ok(())).unwrap();
@@ -85,11 +89,11 @@ fn calls_that_wait_for_the_disk_share_its_work() {
 #[test]
 fn who_waits_is_told_that_the_disk_did_not_confirm() {
     let (sync, asks, answer) = slow();
-    let failed = sync.synced(sync.note());
+    let failed = sync.synced();
     asks.recv().unwrap();
     answer.send(Err(io::ErrorKind::StorageFull.into())).unwrap();
     assert!(wait(failed).is_err());
-    let later = sync.synced(sync.note());
+    let later = sync.synced();
     asks.recv().unwrap();
     answer.send(Ok(())).unwrap();
     wait(later).unwrap();
@@ -98,9 +102,9 @@ fn who_waits_is_told_that_the_disk_did_not_confirm() {
 #[test]
 fn nobody_waits_for_ever_when_it_ends() {
     let (sync, asks, answer) = slow();
-    let waits = sync.synced(sync.note());
+    let waits = sync.synced();
     asks.recv().unwrap();
-    let late = sync.synced(sync.note());
+    let late = sync.synced();
     drop(sync);
     drop(answer);
     wait(waits).unwrap();

@@ -1,0 +1,296 @@
+//! The log: where the next frame goes, which frames are still needed, and which wait to be written together.
+//!
+//! It has two areas. Frames are appended to one until that is long enough; then what is still needed is
+//! written to the beginning of the other, which is used from there on. So the log is about as long as what
+//! is open, however many calls there were.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use super::disk::Disk;
+use super::frame;
+
+/// The most calls that are open at a time. A quarter of a million needs connections and memory that no
+/// single process has.
+const CALLS_MAX: u32 = 1 << 18;
+
+/// Where the areas begin. In between the file is sparse.
+pub(super) const AREAS: [u64; 2] = [0, AREA_BYTES_MAX];
+
+/// What lines of usual length of all calls need. Where an area is full, calls are not written down.
+const AREA_BYTES_MAX: u64 = 256 << 20;
+
+/// An area is left when it has so many bytes, or [`GROWTH`] times those that it began with.
+pub(super) const AREA_BYTES: u64 = 1 << 20;
+
+/// What is taken along is written once for at least three times as much that is new.
+const GROWTH: u64 = 4;
+
+/// What is taken along is written in pieces of so many bytes.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// The most memory that is kept for the next batch.
+const SPARE_BYTES_MAX: usize = 1 << 20;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Log {
+    calls: Vec<Call>,
+    free: Vec<u32>,
+    /// Which of [`AREAS`] is used, and up to where it is written.
+    area: usize,
+    tail: u64,
+    leave_at: u64,
+    area_bytes: u64,
+    /// The number of the next frame.
+    sequence: u64,
+    batch: Batch,
+    /// The calls that are over since the area was begun, and those while the one before was used: their frames may
+    /// still be there.
+    over: [Vec<Arc<str>>; 2],
+    /// How many areas were begun, and with how many begun the disk confirmed last.
+    begun: u64,
+    confirmed: u64,
+}
+
+/// The place of a call in the log.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Call {
+    Free,
+    /// With where its newest frame is, once that is written.
+    Open(Option<Spot>),
+}
+
+/// Where a frame is in its area.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Spot {
+    offset: u64,
+    bytes: usize,
+}
+
+/// Frames that are written together.
+#[derive(Debug, Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    /// Where the newest frames of calls are once it is written.
+    spots: Vec<(u32, Spot)>,
+    frames: u64,
+    ticket: Ticket,
+}
+
+/// An area that has what is taken along.
+struct Begun {
+    tail: u64,
+    spots: Vec<(u32, Spot)>,
+    /// The number of the next frame.
+    sequence: u64,
+}
+
+/// What became of a batch.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ticket(Arc<AtomicU8>);
+
+const WRITTEN: u8 = 1;
+const FAILED: u8 = 2;
+
+impl Ticket {
+    /// Whether it is written; `None`: it waits.
+    pub(crate) fn outcome(&self) -> Option<bool> {
+        match self.0.load(Ordering::Acquire) {
+            WRITTEN => Some(true),
+            FAILED => Some(false),
+            _ => None,
+        }
+    }
+
+    fn set(&self, is_written: bool) {
+        self.0.store(if is_written { WRITTEN } else { FAILED }, Ordering::Release);
+    }
+}
+
+impl Log {
+    /// An empty one, whose areas are left at `area_bytes`.
+    pub(super) fn new(area_bytes: u64) -> Self {
+        Self {
+            calls: Vec::new(),
+            free: Vec::new(),
+            area: 0,
+            tail: 0,
+            leave_at: area_bytes,
+            area_bytes,
+            sequence: 1,
+            batch: Batch::default(),
+            over: <[Vec<_>; 2]>::default(),
+            begun: 0,
+            confirmed: 0,
+        }
+    }
+
+    /// A place for a call; `None`: as many calls are open as there may be.
+    pub(super) fn open(&mut self) -> Option<u32> {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None => {
+                let index = u32::try_from(self.calls.len()).ok().filter(|index| *index < CALLS_MAX)?;
+                self.calls.push(Call::Free);
+                index
+            }
+        };
+        self.set(index, Call::Open(None));
+        Some(index)
+    }
+
+    /// Gives a place back. With the id of a call whose line is in the usage file; without one nothing of the
+    /// call was written.
+    pub(super) fn close(&mut self, index: u32, over: Option<Arc<str>>) {
+        self.set(index, Call::Free);
+        self.free.push(index);
+        self.over[0].extend(over);
+    }
+
+    fn set(&mut self, index: u32, call: Call) {
+        let place = usize::try_from(index).ok().and_then(|index| self.calls.get_mut(index));
+        place.into_iter().for_each(|place| *place = call);
+    }
+
+    /// Whether no call is open.
+    pub(super) fn is_idle(&self) -> bool {
+        self.free.len() == self.calls.len()
+    }
+
+    /// The calls that are over and whose frames may still be in an area.
+    pub(super) fn over(&self) -> Vec<Arc<str>> {
+        self.over.concat()
+    }
+
+    /// Puts a frame into the batch: room for a header and a line. It is the newest of the call at `index`.
+    pub(super) fn push(&mut self, index: Option<u32>, frame: &[u8]) -> Ticket {
+        if self.tail == 0 && self.batch.bytes.is_empty() {
+            self.seal(&frame::whole());
+        }
+        let offset = self.tail.saturating_add(length(&self.batch.bytes));
+        self.seal(frame);
+        let spot = Spot { offset, bytes: frame.len() };
+        self.batch.spots.extend(index.map(|index| (index, spot)));
+        self.batch.ticket.clone()
+    }
+
+    fn seal(&mut self, frame: &[u8]) {
+        let start = self.batch.bytes.len();
+        self.batch.bytes.extend_from_slice(frame);
+        if let Some(frame) = self.batch.bytes.get_mut(start..) {
+            frame::seal(frame, self.sequence);
+        }
+        self.sequence = self.sequence.saturating_add(1);
+        self.batch.frames = self.batch.frames.saturating_add(1);
+    }
+
+    /// Writes the batch. How many frames it had, and an error of them all: none of them is in the log then.
+    pub(super) fn write(&mut self, disk: &dyn Disk) -> (u64, io::Result<()>) {
+        let batch = &mut self.batch;
+        let end = self.tail.saturating_add(length(&batch.bytes));
+        let has_room = end <= AREA_BYTES_MAX;
+        let offset = AREAS[self.area].saturating_add(self.tail);
+        let full = || Err(io::Error::new(io::ErrorKind::QuotaExceeded, "the journal is full"));
+        let written = if has_room { disk.write(&batch.bytes, offset) } else { full() };
+        let spots = std::mem::take(&mut batch.spots);
+        match written {
+            Ok(()) => {
+                self.tail = end;
+                self.moved(&spots);
+            }
+            // What comes next is written over it.
+            Err(_) => self.sequence = self.sequence.saturating_sub(self.batch.frames),
+        }
+        std::mem::take(&mut self.batch.ticket).set(written.is_ok());
+        let frames = std::mem::take(&mut self.batch.frames);
+        self.batch.bytes.clear();
+        self.batch.bytes.shrink_to(SPARE_BYTES_MAX);
+        self.batch.spots = spots;
+        self.batch.spots.clear();
+        (frames, written)
+    }
+
+    fn moved(&mut self, spots: &[(u32, Spot)]) {
+        for (index, spot) in spots {
+            let call = usize::try_from(*index).ok().and_then(|index| self.calls.get_mut(index));
+            // Its place may have been given back meanwhile.
+            if let Some(Call::Open(at)) = call {
+                *at = Some(*spot);
+            }
+        }
+    }
+
+    /// Whether the area is long enough to leave it. `syncs`: not before the disk has confirmed how it began,
+    /// since what is in the other one is what a power cut falls back to until then.
+    pub(super) const fn is_long(&self, syncs: bool) -> bool {
+        self.tail >= self.leave_at && (!syncs || self.confirmed == self.begun)
+    }
+
+    /// Leaves the area for the other one, with what is still needed. Where that fails it is used on.
+    pub(super) fn leave(&mut self, disk: &dyn Disk) -> io::Result<()> {
+        match self.taken_along(disk) {
+            Ok(Begun { tail, spots, sequence }) => {
+                self.area = 1 - self.area;
+                self.tail = tail;
+                self.leave_at = self.area_bytes.max(tail.saturating_mul(GROWTH));
+                self.sequence = sequence;
+                self.moved(&spots);
+                self.begun = self.begun.saturating_add(1);
+                let [over, before] = &mut self.over;
+                *before = std::mem::take(over);
+                Ok(())
+            }
+            Err(error) => {
+                self.leave_at = self.tail.saturating_add(self.area_bytes);
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes what is still needed to the other area.
+    fn taken_along(&self, disk: &dyn Disk) -> io::Result<Begun> {
+        let (from, to) = (AREAS[self.area], AREAS[1 - self.area]);
+        let (mut sequence, mut tail) = (self.sequence, 0_u64);
+        let (mut piece, mut spots) = (Vec::new(), Vec::new());
+        for (index, call) in (0..).zip(&self.calls) {
+            let Call::Open(Some(spot)) = call else { continue };
+            let start = piece.len();
+            let offset = tail.saturating_add(length(&piece));
+            piece.resize(start.saturating_add(spot.bytes), 0);
+            let Some(frame) = piece.get_mut(start..) else { continue };
+            disk.read(frame, from.saturating_add(spot.offset))?;
+            if frame::read(frame).is_none_or(|read| read.bytes() != spot.bytes) {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "a frame is not what was written"));
+            }
+            frame::seal(frame, sequence);
+            sequence = sequence.saturating_add(1);
+            spots.push((index, Spot { offset, bytes: spot.bytes }));
+            if piece.len() >= PIECE_BYTES {
+                disk.write(&piece, to.saturating_add(tail))?;
+                tail = tail.saturating_add(length(&piece));
+                piece.clear();
+            }
+        }
+        let start = piece.len();
+        piece.extend(frame::whole());
+        piece.get_mut(start..).into_iter().for_each(|frame| frame::seal(frame, sequence));
+        disk.write(&piece, to.saturating_add(tail))?;
+        Ok(Begun { tail: tail.saturating_add(length(&piece)), spots, sequence: sequence.saturating_add(1) })
+    }
+
+    /// How many areas were begun: what the disk confirms after this is asked has all of them.
+    pub(super) const fn begun(&self) -> u64 {
+        self.begun
+    }
+
+    /// The disk has confirmed what was written when so many areas were begun.
+    pub(super) fn confirmed(&mut self, begun: u64) {
+        self.confirmed = self.confirmed.max(begun);
+    }
+}
+
+fn length(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
+}
