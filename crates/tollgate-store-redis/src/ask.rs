@@ -1,6 +1,9 @@
 //! Scripts asked about one part of a plan.
 
-use tollgate_limiter::{Amount, Attempt, EXTENSIONS_MAX, ExactAmount, Plan, Settled, Standing, Verdict};
+use bytes::Bytes;
+use tollgate_limiter::{
+    Amount, Attempt, EXTENSIONS_MAX, ExactAmount, Plan, Settled, Standing, TimestampMs, Verdict,
+};
 use tollgate_store::StoreError;
 
 use crate::{
@@ -29,7 +32,7 @@ pub(crate) struct Answer {
     /// Where it admits: the rate limit with the smallest part left without this charge.
     pub(crate) before: Option<Standing>,
     /// Where it charged now: what its counters were and have become, for [`Inner::undo_part`].
-    pub(crate) trace: String,
+    pub(crate) trace: Bytes,
     /// The script may have run twice.
     pub(crate) is_repeated: bool,
 }
@@ -38,7 +41,7 @@ pub(crate) struct Answer {
 #[derive(Clone, Copy)]
 pub(crate) struct Whole<'a> {
     pub(crate) plan: &'a Plan,
-    pub(crate) fingerprint: &'a str,
+    pub(crate) fingerprint: &'a Bytes,
     /// There are several parts.
     pub(crate) is_split: bool,
 }
@@ -56,7 +59,7 @@ impl Inner {
         keys.extend(part.mark.clone());
         let arguments = |again| {
             let flags = flags(whole, mode, again, part.mark.is_some());
-            self.arguments([whole.fingerprint, &flags], &part.words)
+            self.arguments(whole, part, [flags.into()])
         };
         let (reply, is_repeated) = self.run(&self.reserve, keys, arguments).await?;
         answer(whole, part, 0, &reply, is_repeated)
@@ -71,10 +74,10 @@ impl Inner {
         charges: &[Amount],
     ) -> Result<Answer, StoreError> {
         let charges = request::charges(&part.of_all(charges));
-        let (step_text, most) = (step.to_string(), EXTENSIONS_MAX.to_string());
         let arguments = |again| {
             let flags = flags(whole, mode, again, false);
-            self.arguments([whole.fingerprint, &flags, &step_text, &charges, &most], &part.words)
+            let (step, most) = (step.to_string().into(), EXTENSIONS_MAX.to_string().into());
+            self.arguments(whole, part, [flags.into(), step, charges.clone(), most])
         };
         let (reply, is_repeated) = self.run(&self.extend, part.held_keys(), arguments).await?;
         answer(whole, part, step, &reply, is_repeated)
@@ -85,12 +88,13 @@ impl Inner {
         whole: Whole<'_>,
         part: &Part,
         actuals: &[ExactAmount],
-        at: &str,
+        at: TimestampMs,
     ) -> Result<Settled, StoreError> {
         let used = request::actuals(&part.of_all(actuals));
-        let arguments = |_| self.arguments([whole.fingerprint, &used, at], &part.words);
+        let at = Bytes::from(at.get().to_string());
+        let arguments = |_| self.arguments(whole, part, [used.clone(), at.clone()]);
         let (reply, _) = self.run(&self.settle, part.held_keys(), arguments).await?;
-        reply::settled(&reply)
+        reply::settled(reply::text(&reply)?)
     }
 
     /// Takes back what `answer` charged, in step 0 or an extension, because another part refuses. Counters that
@@ -104,22 +108,20 @@ impl Inner {
         answer: &Answer,
         refusal: Option<&str>,
     ) -> Result<(), StoreError> {
-        let step = step.to_string();
-        let own = [whole.fingerprint, &step, refusal.unwrap_or_default(), &answer.trace];
-        let arguments = |_| self.arguments(own, &part.words);
+        let (step, refusal) =
+            (Bytes::from(step.to_string()), Bytes::from(refusal.unwrap_or_default().to_owned()));
+        let arguments =
+            |_| self.arguments(whole, part, [step.clone(), refusal.clone(), answer.trace.clone()]);
         let (reply, _) = self.run(&self.undo, part.held_keys(), arguments).await?;
-        match &*reply {
-            "U" => Ok(()),
-            _ => Err(StoreError::Corrupt(reply)),
-        }
+        reply::done(&reply, &["U"])
     }
 
-    /// The time, what a call brings, the plan.
-    fn arguments<const N: usize>(&self, own: [&str; N], words: &[String]) -> Vec<String> {
-        let mut arguments = Vec::with_capacity(1 + N + words.len());
-        arguments.push(self.now());
-        arguments.extend(own.map(str::to_owned));
-        arguments.extend(words.iter().cloned());
+    /// The time, the plan's fingerprint, what a call brings, the plan.
+    fn arguments<const N: usize>(&self, whole: Whole<'_>, part: &Part, own: [Bytes; N]) -> Vec<Bytes> {
+        let mut arguments = Vec::with_capacity(3 + N);
+        arguments.extend([self.now(), whole.fingerprint.clone()]);
+        arguments.extend(own);
+        arguments.push(part.entries.clone());
         arguments
     }
 }
@@ -143,13 +145,13 @@ fn answer(
     whole: Whole<'_>,
     part: &Part,
     step: u32,
-    reply: &str,
+    reply: &Bytes,
     is_repeated: bool,
 ) -> Result<Answer, StoreError> {
     let asked = Asked { plan: whole.plan, places: &part.places, step };
-    let (text, rest) = reply.split_once('\n').unwrap_or((reply, ""));
-    let (before, trace) = rest.split_once('\n').unwrap_or((rest, ""));
+    let (text, rest) = reply::first_line(reply)?;
+    let (before, trace) = reply::first_line(&rest)?;
     let before = if before.is_empty() { None } else { reply::before(before, asked)? };
     let (verdict, is_final) = (reply::verdict(text, asked)?, reply::is_final(text));
-    Ok(Answer { verdict, is_final, before, trace: trace.to_owned(), is_repeated })
+    Ok(Answer { verdict, is_final, before, trace, is_repeated })
 }

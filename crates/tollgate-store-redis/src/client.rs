@@ -7,6 +7,7 @@
 
 use std::{fmt, time::Duration};
 
+use bytes::Bytes;
 use fred::{
     clients::Client as Fred,
     error::{Error, ErrorKind},
@@ -90,7 +91,7 @@ impl Client {
         self.fred.wait_for_connect().await.map_err(|error| meaning(&error))
     }
 
-    /// Runs a script that answers with a text.
+    /// Runs a script that answers with a string.
     ///
     /// Where the server does not know the script it is sent in full: then it has not run, so that
     /// nothing runs twice.
@@ -98,13 +99,13 @@ impl Client {
         &self,
         script: &Script,
         keys: &[String],
-        arguments: impl Fn() -> Vec<String>,
-    ) -> Result<String, StoreError> {
+        arguments: impl Fn() -> Vec<Bytes>,
+    ) -> Result<Bytes, StoreError> {
         if !self.fred.is_connected() {
             return Err(StoreError::NotApplied("there is no connection to Redis".to_owned()));
         }
         let hash = script.0.sha1().clone();
-        let answer: Result<String, Error> = self.fred.evalsha(hash, keys.to_vec(), values(arguments())).await;
+        let answer: Result<Bytes, Error> = self.fred.evalsha(hash, keys.to_vec(), values(arguments())).await;
         let answer = match (answer, script.0.lua()) {
             (Err(error), Some(text)) if error.details().starts_with("NOSCRIPT") => {
                 self.fred.eval(text.clone(), keys.to_vec(), values(arguments())).await
@@ -156,7 +157,7 @@ fn reconnect_policy() -> ReconnectPolicy {
     policy
 }
 
-fn values(arguments: Vec<String>) -> Vec<Value> {
+fn values(arguments: Vec<Bytes>) -> Vec<Value> {
     arguments.into_iter().map(Value::from).collect()
 }
 

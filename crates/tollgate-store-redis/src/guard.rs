@@ -13,10 +13,11 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
+use bytes::Bytes;
 use tollgate_limiter::{CounterKey, ExactAmount, Limit, Rule, TimestampMs};
 use tollgate_store::{Attempt, Clock, MemoryStore, Store as _, StoreError};
 
-use crate::{RedisStore, keys::Tag, request, steps::all};
+use crate::{RedisStore, keys::Tag, reply, request, steps::all};
 
 /// Hears of each budget, session or run that was spent from: the limit, from when to when, how much.
 pub type Spend<'a> = &'a mut dyn FnMut(&Limit, RangeInclusive<TimestampMs>, ExactAmount);
@@ -158,15 +159,19 @@ impl RedisStore {
     async fn copies(&self, guard: &Guard, tag: Tag, is_done: bool) -> Result<Copies, StoreError> {
         let store = &self.0;
         let done = if is_done { "done" } else { "" };
-        let arguments = |_: Attempt| vec![guard.copy.to_string(), guard.copies.to_string(), done.to_owned()];
+        let arguments = |_: Attempt| {
+            let (copy, copies) = (guard.copy.to_string(), guard.copies.to_string());
+            vec![copy.into(), copies.into(), Bytes::from_static(done.as_bytes())]
+        };
         let keys = vec![store.keys.copies(tag), store.keys.ready(tag)];
         let (reply, _) = store.run(&store.copies, keys, arguments).await?;
+        let reply = reply::text(&reply)?;
         let numbers: Option<Vec<u64>> = reply.split(' ').map(|number| number.parse().ok()).collect();
         match numbers.as_deref() {
             Some([this, have, enough]) => {
                 Ok(Copies { has_this: *this == 1, have: *have, is_enough: *enough == 1 })
             }
-            _ => Err(StoreError::Corrupt(reply)),
+            _ => Err(StoreError::Corrupt(reply.to_owned())),
         }
     }
 
@@ -175,19 +180,15 @@ impl RedisStore {
         let limits = || seeds.iter().map(|seed| &*seed.limit);
         let plan = request::limits(limits())?;
         let spent: Vec<_> = seeds.iter().map(|seed| seed.spent).collect();
-        let moments: Vec<_> = seeds.iter().map(|seed| seed.at.get().to_string()).collect();
-        let (spent, moments) = (request::actuals(&spent), moments.join(" "));
+        let moments = request::numbers(seeds.iter().map(|seed| seed.at.get()));
+        let spent = request::actuals(&spent);
         let counters = limits().map(|limit| store.keys.counter(&limit.key));
         let keys = std::iter::once(store.keys.copies(tag)).chain(counters).collect();
         let arguments = |_: Attempt| {
-            let own = [store.now(), part.to_owned(), spent.clone(), moments.clone()];
-            own.into_iter().chain(plan.iter().cloned()).collect()
+            vec![store.now(), part.to_owned().into(), spent.clone(), moments.clone(), plan.clone()]
         };
         let (reply, _) = store.run(&store.seed, keys, arguments).await?;
-        match &*reply {
-            "S applied" | "S already" => Ok(()),
-            _ => Err(StoreError::Corrupt(reply)),
-        }
+        reply::done(&reply, &["S applied", "S already"])
     }
 
     /// Notes whether hard budgets are decided everywhere, with a line when that changes.

@@ -11,7 +11,7 @@
 //! - **Time** is the server's. Copies whose clocks differ share one window.
 //! - **Repeated calls** count once: a record lies under each reservation's id, for a day while it is open
 //!   and for ten minutes when it is over.
-//! - **Numbers** travel as decimal texts and are exact up to 2⁵³ − 1.
+//! - **Numbers** are whole and exact up to 2⁵³ − 1, of 8 bytes each on their way and in counters.
 //! - **Every key** has a time to live, written with its value.
 //!
 //! It knows nothing of what to do when Redis is away: its errors say whether a call took effect.
@@ -40,6 +40,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use tollgate_limiter::{
     Amount, Attempt, CounterView, ExactAmount, Held, Limit, Plan, ReservationId, Settled, Verdict,
 };
@@ -199,8 +200,8 @@ impl Inner {
         &self,
         script: &Script,
         keys: Vec<String>,
-        arguments: impl Fn(Attempt) -> Vec<String>,
-    ) -> Result<(String, bool), StoreError> {
+        arguments: impl Fn(Attempt) -> Vec<Bytes>,
+    ) -> Result<(Bytes, bool), StoreError> {
         let first = self.client.run(script, &keys, || arguments(Attempt::First)).await;
         let Err(StoreError::Unknown(_)) = first else { return first.map(|reply| (reply, false)) };
         match self.client.run(script, &keys, || arguments(Attempt::Retry)).await {
@@ -210,8 +211,9 @@ impl Inner {
         }
     }
 
-    fn now(&self) -> String {
-        self.clock.as_ref().map_or_else(String::new, |clock| clock.now().get().to_string())
+    /// The time that a script is given: none, but in tests.
+    fn now(&self) -> Bytes {
+        self.clock.as_ref().map_or_else(Bytes::new, |clock| clock.now().get().to_string().into())
     }
 
     fn is_guarded(&self) -> bool {
@@ -227,11 +229,12 @@ impl Inner {
         for places in by_tag.into_values() {
             let here: Vec<&Limit> =
                 places.iter().filter_map(|place| limits.get(*place)).map(|limit| &**limit).collect();
-            let words = request::limits(here.iter().copied())?;
+            let entries = request::limits(here.iter().copied())?;
             let keys = here.iter().map(|limit| self.keys.counter(&limit.key)).collect();
-            let arguments = |_| std::iter::once(self.now()).chain(words.iter().cloned()).collect();
+            let arguments = |_| vec![self.now(), entries.clone()];
             let (reply, _) = self.run(&self.inspect, keys, arguments).await?;
-            for (place, view) in places.into_iter().zip(reply::views(&reply, here.into_iter())?) {
+            for (place, view) in places.into_iter().zip(reply::views(reply::text(&reply)?, here.into_iter())?)
+            {
                 views.get_mut(place).into_iter().for_each(|seen| *seen = Some(view.clone()));
             }
         }

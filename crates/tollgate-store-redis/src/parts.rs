@@ -1,13 +1,14 @@
 //! A plan in parts: what one script can reach, and so what is decided in one step. On one server that is all of it.
 //! In a cluster a part is what lies under one hash tag, and the first one is that of the plan's first limit.
 
+use bytes::Bytes;
 use tollgate_limiter::{Plan, ReservationId};
 use tollgate_store::{StoreError, is_hard_budget};
 
-use crate::{keys::Keys, request};
-
-/// Texts that scripts are given for each entry.
-const WORDS: usize = 5;
+use crate::{
+    keys::Keys,
+    request::{self, Fingerprint},
+};
 
 /// Entries of a plan whose keys one script can reach.
 #[derive(Debug)]
@@ -17,7 +18,7 @@ pub(crate) struct Part {
     /// The keys of their counters.
     pub(crate) counters: Vec<String>,
     /// The plan as scripts read it, of these entries.
-    pub(crate) words: Vec<String>,
+    pub(crate) entries: Bytes,
     /// The key of the reservation's record here.
     pub(crate) record: String,
     /// The key of its extensions.
@@ -34,7 +35,7 @@ pub(crate) struct Parts {
     /// The others, which are asked together.
     pub(crate) others: Vec<Part>,
     /// Tells the whole plan from others.
-    pub(crate) fingerprint: String,
+    pub(crate) fingerprint: Bytes,
 }
 
 impl Parts {
@@ -49,38 +50,39 @@ impl Parts {
         plan: &Plan,
         is_guarded: bool,
     ) -> Result<Self, StoreError> {
-        let words = request::plan(plan)?;
-        let fingerprint = request::fingerprint(plan, &words);
+        let mut fingerprint = Fingerprint::default();
         let home = plan.entries().first().map_or("", |entry| entry.limit.key.partition());
         let new = |partition: &str| Part {
             places: Vec::new(),
             counters: Vec::new(),
-            words: Vec::new(),
+            entries: Bytes::new(),
             record: keys.record(id, partition),
             extensions: keys.extensions(id, partition),
             mark: None,
         };
         let mut tags = vec![keys.tag(home)];
-        let mut parts = vec![new(home)];
-        let mut words = words.into_iter();
+        let mut parts = vec![(new(home), Vec::new())];
         for (place, entry) in plan.entries().iter().enumerate() {
             let partition = entry.limit.key.partition();
             let tag = keys.tag(partition);
+            let bytes = request::entry(entry)?;
+            fingerprint.add(entry, &bytes);
             let number = tags.iter().position(|known| *known == tag).unwrap_or_else(|| {
                 tags.push(tag);
-                parts.push(new(partition));
+                parts.push((new(partition), Vec::new()));
                 tags.len() - 1
             });
-            let Some(part) = parts.get_mut(number) else { continue };
+            let Some((part, entries)) = parts.get_mut(number) else { continue };
             part.places.push(place);
             part.counters.push(keys.counter(&entry.limit.key));
-            part.words.extend(words.by_ref().take(WORDS));
+            entries.extend(bytes);
             if is_guarded && is_hard_budget(&entry.limit) {
                 part.mark = Some(keys.ready(tag));
             }
         }
-        let first = parts.remove(0);
-        Ok(Self { first, others: parts, fingerprint })
+        let mut parts = parts.into_iter().map(|(part, entries)| Part { entries: entries.into(), ..part });
+        let first = parts.next().unwrap_or_else(|| new(home));
+        Ok(Self { first, others: parts.collect(), fingerprint: fingerprint.finish() })
     }
 
     /// Whether there is more than one.

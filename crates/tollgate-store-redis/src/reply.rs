@@ -1,5 +1,6 @@
 //! What scripts answer, read into what a store answers.
 
+use bytes::Bytes;
 use tollgate_limiter::{
     Admission, Amount, CounterView, DurationMs, EntryRefusal, EntrySet, ExactAmount, LedgerError, Limit,
     MILLIONTHS, Outcome, Plan, Refusal, Settled, Standing, TimestampMs, Verdict,
@@ -18,6 +19,37 @@ pub(crate) struct Asked<'a> {
 
 /// How the refusal of a whole plan begins, which a part keeps. Its places are those of the plan.
 const FINAL: &str = "W";
+
+/// An answer that is a text.
+///
+/// # Errors
+///
+/// [`StoreError::Corrupt`] for one that is none.
+pub(crate) fn text(reply: &[u8]) -> Result<&str, StoreError> {
+    std::str::from_utf8(reply).map_err(|_| corrupt(&String::from_utf8_lossy(reply)))
+}
+
+/// The text of an answer's first line, and what follows it.
+///
+/// # Errors
+///
+/// As [`text`].
+pub(crate) fn first_line(reply: &Bytes) -> Result<(&str, Bytes), StoreError> {
+    match reply.iter().position(|byte| *byte == b'\n') {
+        Some(end) => Ok((text(reply.get(..end).unwrap_or_default())?, reply.slice(end + 1..))),
+        None => Ok((text(reply)?, Bytes::new())),
+    }
+}
+
+/// Whether an answer is one of those that say that something is done.
+///
+/// # Errors
+///
+/// [`StoreError::Corrupt`] for any other.
+pub(crate) fn done(reply: &[u8], answers: &[&str]) -> Result<(), StoreError> {
+    let reply = text(reply)?;
+    if answers.contains(&reply) { Ok(()) } else { Err(corrupt(reply)) }
+}
 
 /// The verdict in the answer to a reserve or an extension.
 ///

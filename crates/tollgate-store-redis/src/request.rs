@@ -1,7 +1,8 @@
-//! What scripts are told: numbers as decimal texts.
+//! What scripts are told: numbers as 8 bytes each, the least significant first.
 
+use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
-use tollgate_limiter::{Amount, DurationMs, Enforcement, ExactAmount, Limit, Period, Plan, Rule};
+use tollgate_limiter::{Amount, DurationMs, Enforcement, Entry, ExactAmount, Limit, Period, Rule};
 use tollgate_store::StoreError;
 
 /// The largest number that scripts compute with: 2⁵³ − 1. What is larger counts as this.
@@ -13,96 +14,92 @@ const SLIDING_WINDOW_MS_MAX: u64 = EXACT_MAX / 60_000;
 /// The longest window of a token bucket whose square is exact: 26 hours.
 const TOKEN_BUCKET_MS_MAX: u64 = 94_906_265;
 
-/// A plan as scripts read it, five texts an entry: rule, length or period, amount, `h` or `s`, charge.
+/// Bytes of one entry of a plan.
+const ENTRY_BYTES: usize = 1 + 8 + 8 + 1 + 8;
+
+/// An entry of a plan as scripts read it: the letter of its rule, its length or period, the amount, 1 if it is hard,
+/// the charge.
 ///
 /// # Errors
 ///
 /// [`StoreError::Mismatch`] for a limit that scripts could not count exactly.
-pub(crate) fn plan(plan: &Plan) -> Result<Vec<String>, StoreError> {
-    let mut words = Vec::with_capacity(5 * plan.entries().len());
-    for entry in plan.entries() {
-        push_limit(&mut words, &entry.limit, entry.charge)?;
-    }
-    Ok(words)
+pub(crate) fn entry(entry: &Entry) -> Result<[u8; ENTRY_BYTES], StoreError> {
+    encoded(&entry.limit, entry.charge)
 }
 
 /// A plan without charges, to look at limits.
 ///
 /// # Errors
 ///
-/// As [`plan`].
-pub(crate) fn limits<'a>(limits: impl Iterator<Item = &'a Limit>) -> Result<Vec<String>, StoreError> {
-    let mut words = Vec::new();
-    for limit in limits {
-        push_limit(&mut words, limit, Amount::ZERO)?;
-    }
-    Ok(words)
+/// As [`entry`].
+pub(crate) fn limits<'a>(limits: impl Iterator<Item = &'a Limit>) -> Result<Bytes, StoreError> {
+    let entries = limits.map(|limit| encoded(limit, Amount::ZERO)).collect::<Result<Vec<_>, _>>()?;
+    Ok(entries.concat().into())
 }
 
-/// Tells plans apart: half of a SHA-256 over counters, limits and charges, in hexadecimal digits.
-pub(crate) fn fingerprint(plan: &Plan, words: &[String]) -> String {
-    let mut hash = Sha256::new();
-    for entry in plan.entries() {
-        for name in [entry.limit.key.partition(), entry.limit.key.name()] {
-            hash.update(u64::try_from(name.len()).unwrap_or(u64::MAX).to_be_bytes());
-            hash.update(name);
+/// Tells plans apart: half of a SHA-256 over counters, limits and charges.
+#[derive(Default)]
+pub(crate) struct Fingerprint(Sha256);
+
+impl Fingerprint {
+    /// Takes one more entry in, which is encoded to `bytes`.
+    pub(crate) fn add(&mut self, entry: &Entry, bytes: &[u8]) {
+        for part in [entry.limit.key.partition().as_bytes(), entry.limit.key.name().as_bytes(), bytes] {
+            self.0.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+            self.0.update(part);
         }
     }
-    for word in words {
-        hash.update(word);
-        hash.update(" ");
+
+    pub(crate) fn finish(self) -> Bytes {
+        const HALF_BYTES: usize = 16;
+        self.0.finalize().into_iter().take(HALF_BYTES).collect()
     }
-    let half = hash.finalize();
-    half.iter().take(16).fold(String::with_capacity(32), |mut digits, byte| {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        digits.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        digits.push(char::from(DIGITS[usize::from(byte & 0xf)]));
-        digits
-    })
 }
 
 /// Charges in the order of the plan.
-pub(crate) fn charges(charges: &[Amount]) -> String {
-    joined(charges.iter().map(|charge| exact(charge.get()).to_string()))
+pub(crate) fn charges(charges: &[Amount]) -> Bytes {
+    numbers(charges.iter().map(|charge| exact(charge.get())))
 }
 
 /// Units and millionths in the order of the plan.
-pub(crate) fn actuals(actuals: &[ExactAmount]) -> String {
-    joined(actuals.iter().map(|actual| format!("{} {}", exact(actual.units()), actual.remainder())))
+pub(crate) fn actuals(actuals: &[ExactAmount]) -> Bytes {
+    numbers(actuals.iter().flat_map(|actual| [exact(actual.units()), actual.remainder().into()]))
 }
 
-fn joined(numbers: impl Iterator<Item = String>) -> String {
-    numbers.collect::<Vec<_>>().join(" ")
+/// Numbers up to 2⁵³ − 1 as a list.
+pub(crate) fn numbers(numbers: impl Iterator<Item = u64>) -> Bytes {
+    let mut list = Vec::with_capacity(8 * numbers.size_hint().1.unwrap_or_default());
+    numbers.for_each(|number| list.extend(number.to_le_bytes()));
+    list.into()
 }
 
-fn push_limit(words: &mut Vec<String>, limit: &Limit, charge: Amount) -> Result<(), StoreError> {
+fn encoded(limit: &Limit, charge: Amount) -> Result<[u8; ENTRY_BYTES], StoreError> {
     let Some((code, parameter)) = rule(limit.rule) else {
         return Err(StoreError::Mismatch(format!("{:?} counts by a rule without a script", limit.key)));
     };
     if limit.amount > limit.rule.amount_max() || parameter > parameter_max(limit.rule) {
         return Err(StoreError::Mismatch(format!("{:?} is too large to be counted exactly", limit.key)));
     }
-    let enforcement = match limit.enforcement {
-        Enforcement::Hard => 'h',
-        Enforcement::Soft => 's',
-    };
-    let charge = exact(charge.get());
-    words.extend([code.to_string(), parameter.to_string(), limit.amount.to_string()]);
-    words.extend([enforcement.to_string(), charge.to_string()]);
-    Ok(())
+    let is_hard = u8::from(limit.enforcement == Enforcement::Hard);
+    let (amount, charge) = (limit.amount.get(), exact(charge.get()));
+    let mut bytes = [0; ENTRY_BYTES];
+    let fields: [&[u8]; 5] =
+        [&[code], &parameter.to_le_bytes(), &amount.to_le_bytes(), &[is_hard], &charge.to_le_bytes()];
+    bytes.iter_mut().zip(fields.into_iter().flatten()).for_each(|(byte, field)| *byte = *field);
+    Ok(bytes)
 }
 
 /// The letter of a rule, with its length or period. `None` for one that has no script.
-fn rule(rule: Rule) -> Option<(char, u64)> {
+fn rule(rule: Rule) -> Option<(u8, u64)> {
     Some(match rule {
-        Rule::SlidingWindow { window } => ('w', window.get()),
-        Rule::BucketedWindow { window } => ('b', window.get()),
-        Rule::TokenBucket { window } => ('t', window.get()),
-        Rule::Calendar(period) => ('c', period_number(period)),
-        Rule::Idle { after } => ('i', idle_ms(after)),
-        Rule::Elapsed { after } => ('e', idle_ms(after)),
-        Rule::Concurrent => ('o', 0),
-        Rule::PerRequest => ('p', 0),
+        Rule::SlidingWindow { window } => (b'w', window.get()),
+        Rule::BucketedWindow { window } => (b'b', window.get()),
+        Rule::TokenBucket { window } => (b't', window.get()),
+        Rule::Calendar(period) => (b'c', period_number(period)),
+        Rule::Idle { after } => (b'i', idle_ms(after)),
+        Rule::Elapsed { after } => (b'e', idle_ms(after)),
+        Rule::Concurrent => (b'o', 0),
+        Rule::PerRequest => (b'p', 0),
         _ => return None,
     })
 }

@@ -73,9 +73,9 @@ impl Inner {
     ) -> Result<Settled, StoreError> {
         check_length(&held.plan, actuals.len())?;
         let parts = Parts::of(&self.keys, held.id, &held.plan, false)?;
-        let (whole, at) = (parts.whole(&held.plan), held.at.get().to_string());
-        let first = self.settle_part(whole, &parts.first, actuals, &at).await?;
-        let others = all(parts.others.iter().map(|part| self.settle_part(whole, part, actuals, &at))).await;
+        let (whole, at) = (parts.whole(&held.plan), held.at);
+        let first = self.settle_part(whole, &parts.first, actuals, at).await?;
+        let others = all(parts.others.iter().map(|part| self.settle_part(whole, part, actuals, at))).await;
         others.into_iter().try_fold(first, |all, other| Ok(settled(all, other.map_err(half_done)?)))
     }
 

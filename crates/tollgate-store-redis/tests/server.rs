@@ -9,9 +9,9 @@ use std::{sync::Arc, time::Duration};
 
 use tollgate_limiter::{
     Amount, CounterKey, DurationMs, Enforcement, Entry, ExactAmount, Limit, Period, Plan, ReservationId,
-    Rule, Verdict,
+    Rule, TimestampMs, Verdict,
 };
-use tollgate_store::{Attempt, Held, Settled, Store, StoreError};
+use tollgate_store::{Attempt, Clock, Held, ManualClock, Settled, Store, StoreError};
 use tollgate_store_redis::{ConnectError, RedisStore, Settings, testing::RedisServer};
 
 const MINUTE: DurationMs = DurationMs::new(60_000);
@@ -234,10 +234,15 @@ fn assert_refused(url: &str) {
 #[tokio::test]
 async fn c49_a_counter_that_has_lost_its_time_to_live_gets_it_back() {
     let server = RedisServer::start().unwrap();
-    let store = connect(&server).await;
+    let clock = Arc::new(ManualClock::new(TimestampMs::new(1_795_996_800_000)));
+    let time = Arc::clone(&clock) as Arc<dyn Clock>;
+    let store = RedisStore::connect_with_clock(&server.settings("tollgate"), time).unwrap();
+    store.connected().await.unwrap();
     let minute = limit("minute", Rule::SlidingWindow { window: MINUTE }, 100);
     reserve(&store, 1, &plan(&[(&minute, 10)])).await.unwrap();
     assert_eq!(server.command(&["PERSIST", "tollgate:{acme}:c:minute"]).unwrap(), "1");
+    // With its next window: within one the time to live is not touched.
+    clock.advance(MINUTE);
     reserve(&store, 2, &plan(&[(&minute, 10)])).await.unwrap();
     assert!(lives_ms(&server).iter().all(|(_, life_ms)| *life_ms > 0));
 }

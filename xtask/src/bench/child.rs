@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use tollgate_store::{Clock, SystemClock};
 
-const START_DEADLINE: Duration = Duration::from_secs(10);
+/// How long a process may take until it can be measured.
+pub(crate) const START_DEADLINE: Duration = Duration::from_secs(10);
 
 /// The core of the load generator and the upstream.
 pub(crate) const LOAD_CORE: usize = 0;

@@ -54,6 +54,9 @@ pub(crate) struct Arguments {
     /// In place of Tollgate as it is used most: metering alone beside reservations that grow with streams.
     #[arg(long)]
     rolling: bool,
+    /// In place of nginx: Tollgate with its counters in a Redis, beside Tollgate with those in memory.
+    #[arg(long, conflicts_with = "rolling")]
+    redis: bool,
     /// Fail if Tollgate misses the project's targets.
     #[arg(long)]
     check: bool,
@@ -117,7 +120,7 @@ fn bench(arguments: &Arguments) -> Result<(), String> {
     let start = |round: u32, upstream| {
         let dir = dir.path().join(round.to_string());
         fs::create_dir(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
-        let targets = targets(cores, &program, upstream, &dir, arguments.rolling)?;
+        let targets = targets(cores, &program, upstream, &dir, arguments)?;
         cores.verify(targets.iter().filter_map(|target| target.process.as_ref()))?;
         Ok(targets)
     };
@@ -156,14 +159,17 @@ fn targets(
     program: &Path,
     upstream: SocketAddr,
     dir: &Path,
-    rolling: bool,
+    arguments: &Arguments,
 ) -> Result<Vec<Target>, String> {
     let mut targets = vec![Target::direct(upstream), Target::pass_through(cores, program, upstream)?];
     let tollgate = program.with_file_name("tollgate");
     let tollgate = |setting| Target::tollgate(setting, cores, &tollgate, upstream, dir);
-    let optional = match rolling {
-        false => [Target::nginx(cores, upstream, dir), tollgate(Setting::Usual)],
-        true => [tollgate(Setting::Metering), tollgate(Setting::Rolling)],
+    let optional = if arguments.rolling {
+        [tollgate(Setting::Metering), tollgate(Setting::Rolling)]
+    } else if arguments.redis {
+        [tollgate(Setting::Usual), tollgate(Setting::Redis)]
+    } else {
+        [Target::nginx(cores, upstream, dir), tollgate(Setting::Usual)]
     };
     for target in optional {
         match target {

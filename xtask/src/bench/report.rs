@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::child::Memory;
 use super::measure::{Sample, median};
-use super::target::{DIRECT, METERING, PASS_THROUGH, ROLLING, TOLLGATE};
+use super::target::{DIRECT, METERING, PASS_THROUGH, REDIS, ROLLING, TOLLGATE};
 use super::workload::Workload;
 
 /// The most that Tollgate may cost, in percent of the pass-through of the same run.
@@ -15,6 +15,8 @@ const SPACED_PERCENT_MAX: u64 = 130;
 const BURST_PERCENT_MAX: u64 = 20;
 /// The most that reservations which grow with streams may cost, in percent of metering alone.
 const ROLLING_PERCENT_MAX: u64 = 115;
+/// The most that a plain request may cost with counters in Redis, in percent of counters in memory.
+const REDIS_PERCENT_MAX: u64 = 150;
 const RESIDENT_KIB_MAX: u64 = 40_000;
 
 /// All samples of one target, round by round.
@@ -32,6 +34,8 @@ pub(crate) struct Report {
     rounds: u32,
     /// CPU per spaced event with reservations that grow, in percent of metering alone.
     rolling_percent: Option<u64>,
+    /// CPU per plain request with counters in Redis, in percent of counters in memory.
+    redis_percent: Option<u64>,
     targets: Vec<Line>,
 }
 
@@ -58,10 +62,10 @@ impl Report {
         let find = |name| samples.iter().find(|samples| samples.name == name);
         let (direct, bare) = (find(DIRECT), find(PASS_THROUGH));
         let targets = samples.iter().map(|samples| line(samples, direct, bare)).collect();
-        let rolling_percent = find(METERING)
-            .zip(find(ROLLING))
-            .and_then(|(metering, rolling)| percent(rolling, metering, Workload::Spaced));
-        Self { seconds_each, rounds, rolling_percent, targets }
+        let beside = |name, other, workload| percent(find(name)?, find(other)?, workload);
+        let rolling_percent = beside(ROLLING, METERING, Workload::Spaced);
+        let redis_percent = beside(REDIS, TOLLGATE, Workload::Plain);
+        Self { seconds_each, rounds, rolling_percent, redis_percent, targets }
     }
 
     pub(crate) fn table(&self) -> String {
@@ -101,6 +105,9 @@ impl Report {
         if let Some(percent) = self.rolling_percent {
             let _ = writeln!(table, "\nrolling: {percent} % of metering's cpu/spaced event");
         }
+        if let Some(percent) = self.redis_percent {
+            let _ = writeln!(table, "\nredis: {percent} % of {TOLLGATE}'s cpu/plain request");
+        }
         table
     }
 
@@ -113,6 +120,10 @@ impl Report {
         };
         if self.rolling_percent.is_some() {
             let bound = ("CPU per spaced event, % of metering", self.rolling_percent, ROLLING_PERCENT_MAX);
+            return miss(bound).into_iter().collect();
+        }
+        if self.redis_percent.is_some() {
+            let bound = ("CPU per plain request, % of memory", self.redis_percent, REDIS_PERCENT_MAX);
             return miss(bound).into_iter().collect();
         }
         let Some(line) = self.targets.iter().find(|line| line.target == TOLLGATE) else {

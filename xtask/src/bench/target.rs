@@ -1,12 +1,15 @@
 //! What is measured: the upstream itself and the proxies in front of it.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::child::{Cores, PROXY_CORE, Process, free_addr};
+use tollgate_store::{Clock, SystemClock};
+
+use super::child::{Cores, LOAD_CORE, PROXY_CORE, Process, START_DEADLINE, free_addr};
 use super::workload::CLIENT_KEY;
 
 pub(crate) const DIRECT: &str = "direct";
@@ -15,6 +18,7 @@ pub(crate) const NGINX: &str = "nginx";
 pub(crate) const TOLLGATE: &str = "tollgate";
 pub(crate) const METERING: &str = "metering";
 pub(crate) const ROLLING: &str = "rolling";
+pub(crate) const REDIS: &str = "redis";
 
 /// A way to the upstream.
 #[derive(Debug)]
@@ -23,12 +27,14 @@ pub(crate) struct Target {
     pub(crate) addr: SocketAddr,
     /// The proxy; nothing for the way without one.
     pub(crate) process: Option<Process>,
+    /// The Redis that holds its counters.
+    _redis: Option<Process>,
 }
 
 impl Target {
     /// No proxy at all.
     pub(crate) fn direct(upstream: SocketAddr) -> Self {
-        Self { name: DIRECT, addr: upstream, process: None }
+        Self { name: DIRECT, addr: upstream, process: None, _redis: None }
     }
 
     /// The proxy that does nothing else.
@@ -73,16 +79,22 @@ impl Target {
         let (addr, admin) = (free_addr()?, free_addr()?);
         let config = dir.join(name).with_extension("toml");
         let usage = dir.join(name).with_extension("jsonl");
-        write(&config, &(tollgate_config(addr, admin, upstream, &usage) + setting.budget()))?;
+        let redis = (setting == Setting::Redis).then(|| redis(cores, dir)).transpose()?;
+        let store = redis.as_ref().map_or_else(String::new, |redis| {
+            format!("\n[store]\nkind = \"redis\"\nurl = \"redis://{}\"\n", redis.addr)
+        });
+        write(&config, &(tollgate_config(addr, admin, upstream, &usage) + setting.budget() + &store))?;
         let mut command = cores.run_on(PROXY_CORE, program);
         command.arg("serve").arg("--config").arg(&config).env(PROVIDER_KEY_ENV, "tollgate-bench-provider");
         command.env_remove("RUST_LOG");
         let log = dir.join(name).with_extension("out");
-        Ok(Self::proxy(name, Process::listening(&mut command, addr, &log)?))
+        let process = Process::listening(&mut command, addr, &log)?;
+        redis.as_ref().map_or(Ok(()), |redis| wait_until_it_decides(redis.addr))?;
+        Ok(Self { _redis: redis, ..Self::proxy(name, process) })
     }
 
     fn proxy(name: &'static str, process: Process) -> Self {
-        Self { name, addr: process.addr, process: Some(process) }
+        Self { name, addr: process.addr, process: Some(process), _redis: None }
     }
 }
 
@@ -95,6 +107,8 @@ pub(crate) enum Setting {
     Metering,
     /// A hard budget, and reservations so small that the bench's streams have theirs extended again and again.
     Rolling,
+    /// As [`Usual`](Self::Usual), with counters in a Redis on the load generator's core.
+    Redis,
 }
 
 impl Setting {
@@ -103,14 +117,44 @@ impl Setting {
             Self::Usual => TOLLGATE,
             Self::Metering => METERING,
             Self::Rolling => ROLLING,
+            Self::Redis => REDIS,
         }
     }
 
     const fn budget(self) -> &'static str {
         match self {
-            Self::Usual => "mode = \"hard\"\n",
+            Self::Usual | Self::Redis => "mode = \"hard\"\n",
             Self::Metering => "mode = \"soft\"\n",
             Self::Rolling => "mode = \"hard\"\n\n[reservation]\noutput_tokens = 64\nextend_tokens = 64\n",
+        }
+    }
+}
+
+/// A Redis that keeps nothing on the disk.
+fn redis(cores: Cores, dir: &Path) -> Result<Process, String> {
+    let addr = free_addr()?;
+    let mut command = cores.run_on(LOAD_CORE, Path::new("redis-server"));
+    command.args(["--bind", "127.0.0.1", "--port", &addr.port().to_string()]);
+    command.args(["--save", "", "--appendonly", "no", "--dir"]).arg(dir);
+    find("redis-server")?;
+    Process::listening(&mut command, addr, &dir.join("redis.out"))
+}
+
+/// Waits until a Redis that was empty knows that nothing was spent: before that, hard budgets are refused.
+fn wait_until_it_decides(redis: SocketAddr) -> Result<(), String> {
+    let ask = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(redis)?;
+        stream.write_all(b"EXISTS tollgate:ready\r\nQUIT\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    let clock = SystemClock::new();
+    loop {
+        match ask() {
+            Ok(answer) if answer.starts_with(":1") => return Ok(()),
+            answer if clock.elapsed() > START_DEADLINE => return Err(format!("no Redis: {answer:?}")),
+            _ => std::thread::yield_now(),
         }
     }
 }

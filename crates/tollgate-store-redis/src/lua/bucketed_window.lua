@@ -8,8 +8,8 @@ local function BucketedWindow()
     return { code = 'b', rule = Rule, param = param, buckets = Buckets.new(Buckets.part(param, now)) }
   end
 
-  function Rule.restored(param, stored)
-    return { code = 'b', rule = Rule, param = param, buckets = Buckets.restored(stored) }
+  function Rule.restored(param, fields)
+    return { code = 'b', rule = Rule, param = param, buckets = Buckets.restored(fields) }
   end
 
   function Rule.stored(counter)

@@ -61,9 +61,9 @@ local function Calendar()
     end
   end
 
-  local function counter_of(param, index, units, millionths, held)
+  local function counter_of(param, index, millionths, units, held)
     return {
-      code = 'c', rule = Rule, param = param, index = index, units = units, millionths = millionths, held = held,
+      code = 'c', rule = Rule, param = param, index = index, millionths = millionths, units = units, held = held,
     }
   end
 
@@ -71,13 +71,14 @@ local function Calendar()
     return counter_of(param, period_index(param, now), 0, 0, 0)
   end
 
-  function Rule.restored(param, stored)
-    local index, units, millionths, held = match(stored, '^(%d+) (%d+) (%d+) (%d+)$')
-    return counter_of(param, tonumber(index), tonumber(units), tonumber(millionths), tonumber(held))
+  function Rule.restored(param, fields)
+    local index, _, millionths, units, held = parse('<lllll', fields)
+    return counter_of(param, index, millionths, units, held)
   end
 
   function Rule.stored(counter)
-    return format('%d %d %d %d', counter.index, counter.units, counter.millionths, counter.held)
+    local over = period_end(counter.param, counter.index) or EXACT_MAX
+    return pack('<lllll', counter.index, over, counter.millionths, counter.units, counter.held)
   end
 
   function Rule.kept_ms(counter, now)

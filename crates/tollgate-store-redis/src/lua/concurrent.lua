@@ -2,19 +2,21 @@
 
 local function Concurrent()
   local Rule = {}
-  -- A reservation whose copy died stays open. The counter outlives it no longer than its record does.
-  local KEPT_MS = 86400000
+  -- A reservation whose copy died stays open. The counter outlives its record by an hour at most: so often its time to
+  -- live begins anew, at the moment that is stored with it.
+  local KEPT_MS = 90000000
 
   function Rule.new()
     return { code = 'o', rule = Rule, param = 0, open = 0 }
   end
 
-  function Rule.restored(_, stored)
-    return { code = 'o', rule = Rule, param = 0, open = tonumber(stored) }
+  function Rule.restored(_, fields)
+    local _, _, _, open = parse('<llll', fields)
+    return { code = 'o', rule = Rule, param = 0, open = open }
   end
 
-  function Rule.stored(counter)
-    return text(counter.open)
+  function Rule.stored(counter, now)
+    return pack('<lllll', now, 0, 0, counter.open, counter.open)
   end
 
   function Rule.kept_ms()

@@ -13,13 +13,12 @@ local function Elapsed()
     return counter_of(param, now, now, now)
   end
 
-  function Rule.restored(param, stored)
-    local began, first, until_ms = match(stored, '^(%d+) (%d+) (%d+)$')
-    return counter_of(param, tonumber(began), tonumber(first), tonumber(until_ms))
+  function Rule.restored(param, fields)
+    return counter_of(param, parse('<lll', fields))
   end
 
   function Rule.stored(counter)
-    return format('%d %d %d', counter.began, counter.first, counter.until_ms)
+    return pack('<lll', counter.began, counter.first, counter.until_ms)
   end
 
   function Rule.kept_ms(counter, now)

@@ -1,7 +1,7 @@
 -- Asks for more under a held reservation: all of it, or nothing.
 --
 -- KEYS: the record, its extensions, then a counter an entry. ARGV: time or nothing, the plan's fingerprint, flags,
--- the step, the charges separated by spaces, the most extensions there may be, the plan.
+-- the step, the charges, the most extensions there may be, the plan.
 --
 -- Flags: "l" to look only, "s" for a part of a plan.
 
@@ -19,21 +19,21 @@ elseif record.state ~= 'H' then
   return 'X held'
 end
 
-local holding = read_holding(record)
+local keys = { KEYS[1], unpack(KEYS, 3) }
+local entries, asked = read_entries(ARGV[7], keys, values, 1, now), numbers_in(charges)
+local holding = read_holding(record, entries)
 if step <= holding.last then
   local made = redis.call('HGET', KEYS[2], ARGV[4])
   if not made then
     return 'X stale'
   end
-  local before, answer = match(made, '^([^|]*)|[^|]*|(.*)$')
+  local before, _, answer = read_extension(made)
   return before == charges and answer or 'X charges'
 elseif holding.count >= tonumber(ARGV[6]) then
   return 'X many'
 end
 
-local keys = { KEYS[1], unpack(KEYS, 3) }
-local entries, asked = read_entries(7, keys, values, 1, now), numbers_in(charges)
-local charged = read_charged(holding, entries)
+local charged = holding.charged
 for place, entry in ipairs(entries) do
   entry.is_skipped = not entry.rule.can_extend(entry.counter, holding.slots[place], now)
   -- What a request needs in all is asked of the limit on the largest one.
@@ -46,18 +46,16 @@ if fits and not has(flags, 'l') then
   local slots = {}
   for place, entry in ipairs(entries) do
     if entry.is_skipped then
-      slots[place] = '-'
+      slots[place] = -1
     else
-      local slot
-      slot, entry.changed = book_more(entry, asked[place], now)
-      slots[place] = text(slot)
+      slots[place], entry.changed = book_more(entry, asked[place], now)
       charged[place] = add(charged[place], asked[place])
     end
   end
   write_changed(entries, now)
-  redis.call('HSET', KEYS[2], ARGV[4], table.concat({ charges, table.concat(slots, ' '), answer }, '|'))
+  redis.call('HSET', KEYS[2], ARGV[4], extension(charges, list_of(slots), answer))
   redis.call('PEXPIRE', KEYS[2], text(HELD_KEPT_MS))
-  local rest = holding_text(step, holding.count + 1, holding.slots, charged)
+  local rest = rest_of_held(step, holding.count + 1, holding.slots, charged)
   write_record(KEYS[1], 'H', fingerprint, record.answer, rest)
   return is_split and answer .. '\n' .. trace(entries) or answer
 end

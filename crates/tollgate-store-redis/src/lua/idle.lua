@@ -4,10 +4,10 @@
 local function Idle()
   local Rule = {}
 
-  local function counter_of(param, began, until_ms, units, millionths, held)
+  local function counter_of(param, began, until_ms, millionths, units, held)
     return {
-      code = 'i', rule = Rule, param = param, began = began, until_ms = until_ms, units = units,
-      millionths = millionths, held = held,
+      code = 'i', rule = Rule, param = param, began = began, until_ms = until_ms,
+      millionths = millionths, units = units, held = held,
     }
   end
 
@@ -15,15 +15,12 @@ local function Idle()
     return counter_of(param, now, now, 0, 0, 0)
   end
 
-  function Rule.restored(param, stored)
-    local began, until_ms, units, millionths, held = match(stored, '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
-    return counter_of(param, tonumber(began), tonumber(until_ms), tonumber(units), tonumber(millionths),
-      tonumber(held))
+  function Rule.restored(param, fields)
+    return counter_of(param, parse('<lllll', fields))
   end
 
   function Rule.stored(counter)
-    return format('%d %d %d %d %d', counter.began, counter.until_ms, counter.units,
-      counter.millionths, counter.held)
+    return pack('<lllll', counter.began, counter.until_ms, counter.millionths, counter.units, counter.held)
   end
 
   function Rule.kept_ms(counter, now)

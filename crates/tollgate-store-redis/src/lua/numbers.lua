@@ -8,7 +8,10 @@ local NEVER = -1
 
 local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
 
-local format, match = string.format, string.match
+local format = string.format
+
+-- Numbers are stored, and come with a call, as 8 bytes each: `l` of these formats, least significant byte first.
+local pack, parse = struct.pack, struct.unpack
 
 local function has(flags, flag)
   return string.find(flags, flag, 1, true) ~= nil
@@ -38,6 +41,19 @@ end
 local function share_up(count, part, whole)
   local down, rest = share(count, part, whole)
   return rest > 0 and down + 1 or down
+end
+
+-- The numbers of a list, in order.
+local function numbers_in(list)
+  local numbers = {}
+  for place = 1, #list / 8 do
+    numbers[place] = parse('<l', list, 8 * place - 7)
+  end
+  return numbers
+end
+
+local function list_of(numbers)
+  return pack('<' .. string.rep('l', #numbers), unpack(numbers))
 end
 
 -- Exact amounts are two numbers: units, and millionths below one unit.

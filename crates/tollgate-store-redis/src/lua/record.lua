@@ -1,60 +1,47 @@
 -- What is known under one reservation's id, and for how long.
 --
--- A record is "<state>|<plan>|<answer>|<rest>": H is held, its rest the last extension's step, how many
--- there are, and "<slot>" of each entry, once it was extended "<slot>:<charged>"; R is a refused retry; E has
--- ended, its rest the amounts.
--- Its extensions are a hash beside it: "<charges>|<slots, - where skipped>|<answer>" by step.
+-- A record is its state, the plan's fingerprint, the answer with its length before it, and the rest: H is held, its
+-- rest the last extension's step, how many there are, the slot of each entry, and once it was extended what each was
+-- charged in all; R is a refused retry; E has ended, its rest the amounts.
+-- Its extensions are a hash beside it, by step: charges and slots, each list with its length before it, and the answer.
+-- An entry that was skipped has the slot -1.
 
 local HELD_KEPT_MS = 86400000
 local ENDED_KEPT_MS = 600000
 
 local function read_record(stored)
-  local state, plan, answer, rest = match(stored, '^([HRE])|(%x+)|([^|]*)|(.*)$')
-  if not state then
-    error('CORRUPT record')
-  end
-  return { state = state, plan = plan, answer = answer, rest = rest }
+  local state, plan, answer, from = parse('<c1c16I4c0', stored)
+  return { state = state, plan = plan, answer = answer, rest = string.sub(stored, from) }
 end
 
 local function write_record(key, state, plan, answer, rest)
   local kept_ms = state == 'H' and HELD_KEPT_MS or ENDED_KEPT_MS
-  redis.call('SET', key, table.concat({ state, plan, answer, rest }, '|'), 'PX', text(kept_ms))
+  redis.call('SET', key, pack('<c1c16I4c0', state, plan, #answer, answer) .. rest, 'PX', text(kept_ms))
 end
 
 -- Of the rest of a held record: the last step, the number of extensions, and the slot of each entry.
-local function read_holding(record)
-  local last, count, list = match(record.rest, '^(%d+) (%d+) ?(.*)$')
-  local holding = { last = tonumber(last), count = tonumber(count), slots = {}, charged = {} }
-  for slot, sum in string.gmatch(list, '(%d+):?(%d*)') do
-    local place = #holding.slots + 1
-    holding.slots[place], holding.charged[place] = tonumber(slot), tonumber(sum) or false
+local function read_holding(record, entries)
+  local numbers = numbers_in(record.rest)
+  local holding = { last = numbers[1], count = numbers[2], slots = {}, charged = {} }
+  for place, entry in ipairs(entries) do
+    holding.slots[place] = numbers[2 + place]
+    holding.charged[place] = numbers[2 + #entries + place] or entry.charge
   end
   return holding
 end
 
--- What each entry was charged in all: its charge in the plan until it was extended.
-local function read_charged(holding, entries)
-  for place, entry in ipairs(entries) do
-    holding.charged[place] = holding.charged[place] or entry.charge
-  end
-  return holding.charged
+local function rest_of_held(last, count, slots, charged)
+  return list_of({ last, count }) .. list_of(slots) .. (charged and list_of(charged) or '')
 end
 
-local function holding_text(last, count, slots, charged)
-  local fields = { format('%d %d', last, count) }
-  for place, slot in ipairs(slots) do
-    fields[place + 1] = charged and format('%d:%d', slot, charged[place]) or text(slot)
-  end
-  return table.concat(fields, ' ')
+local function extension(charges, slots, answer)
+  return pack('<I4c0I4c0', #charges, charges, #slots, slots) .. answer
 end
 
--- Numbers of a list, in order.
-local function numbers_in(list)
-  local numbers = {}
-  for number in string.gmatch(list, '%d+') do
-    numbers[#numbers + 1] = tonumber(number)
-  end
-  return numbers
+-- Of an extension the charges and slots as lists, and the answer.
+local function read_extension(made)
+  local charges, slots, from = parse('<I4c0I4c0', made)
+  return charges, slots, string.sub(made, from)
 end
 
 -- What each entry of a reservation has booked, the latest first.
@@ -71,12 +58,11 @@ local function read_bookings(holding, entries, extensions_key)
     table.sort(steps, function(one, other) return one.number > other.number end)
   end
   for _, step in ipairs(steps) do
-    local charges, slots = match(step.made, '^([^|]*)|([^|]*)|')
-    local asked, place = numbers_in(charges), 0
-    for slot in string.gmatch(slots, '%S+') do
-      place = place + 1
-      if slot ~= '-' then
-        table.insert(bookings[place], { tonumber(slot), asked[place] })
+    local charges, slots = read_extension(step.made)
+    charges = numbers_in(charges)
+    for place, slot in ipairs(numbers_in(slots)) do
+      if slot >= 0 then
+        table.insert(bookings[place], { slot, charges[place] })
       end
     end
   end

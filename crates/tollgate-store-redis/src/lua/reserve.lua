@@ -7,7 +7,7 @@
 
 local now, fingerprint, flags = now_ms(ARGV[1]), ARGV[2], ARGV[3]
 local is_look, is_split = has(flags, 'l'), has(flags, 's')
-local values = quick_values or redis.call('MGET', unpack(KEYS))
+local values = redis.call('MGET', unpack(KEYS))
 
 if values[1] and not is_look then
   local record = read_record(values[1])
@@ -22,7 +22,7 @@ end
 if has(flags, 'g') and not values[#KEYS] then
   return 'X unknown'
 end
-local entries = read_entries(4, KEYS, values, 1, now)
+local entries = read_entries(ARGV[4], KEYS, values, 1, now)
 local answer, fits = decide(entries, now, is_split)
 if fits and not is_look then
   local slots = {}
@@ -30,7 +30,7 @@ if fits and not is_look then
     slots[place], entry.changed = book(entry, entry.charge, now)
   end
   write_changed(entries, now)
-  write_record(KEYS[1], 'H', fingerprint, answer, holding_text(0, 0, slots))
+  write_record(KEYS[1], 'H', fingerprint, answer, rest_of_held(0, 0, slots))
   return is_split and answer .. '\n' .. trace(entries) or answer
 elseif not fits and has(flags, 'r') then
   write_record(KEYS[1], 'R', fingerprint, answer, '')

@@ -19,26 +19,32 @@ local function Ring(parts_of_window, kept)
     return { latest = latest, used = {}, held = {} }
   end
 
-  -- From the number of the latest part, then age, used and held of each.
-  function Parts.restored(stored)
-    local latest, rest = match(stored, '^(%d+)(.*)$')
-    local ring = Parts.new(tonumber(latest))
-    for age, used, held in string.gmatch(rest, '(%d+) (%d+) (%d+)') do
-      local part = ring.latest - age
-      ring.used[part], ring.held[part] = tonumber(used), tonumber(held)
+  -- The number of the latest part, used and held of all before it, of it, and by age of each before it.
+  function Parts.restored(fields)
+    local latest, _, _, used, held, from = parse('<lllll', fields)
+    local ring = Parts.new(latest)
+    ring.used[latest], ring.held[latest] = used, held
+    while from < #fields do
+      local age
+      age, used, held, from = parse('<lll', fields, from)
+      ring.used[latest - age], ring.held[latest - age] = used, held
     end
     return ring
   end
 
   function Parts.stored(ring)
-    local fields = { text(ring.latest) }
-    for age = 0, kept - 1 do
-      local used, held = ring.used[ring.latest - age] or 0, ring.held[ring.latest - age] or 0
+    local latest, before, held_before = ring.latest, 0, 0
+    local fields = { latest, 0, 0, ring.used[latest] or 0, ring.held[latest] or 0 }
+    for age = 1, kept - 1 do
+      local used, held = ring.used[latest - age] or 0, ring.held[latest - age] or 0
       if used > 0 or held > 0 then
-        fields[#fields + 1] = format('%d %d %d', age, used, held)
+        local count = #fields
+        fields[count + 1], fields[count + 2], fields[count + 3] = age, used, held
+        before, held_before = add(before, used), add(held_before, held)
       end
     end
-    return table.concat(fields, ' ')
+    fields[2], fields[3] = before, held_before
+    return list_of(fields)
   end
 
   function Parts.is_forgotten(ring, part)

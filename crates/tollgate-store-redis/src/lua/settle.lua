@@ -1,7 +1,7 @@
 -- Replaces what a reservation holds by what was used. Never refused.
 --
 -- KEYS: the record, its extensions, then a counter an entry. ARGV: time or nothing, the plan's fingerprint,
--- units and millionths of each entry separated by spaces, the moment of the admission, the plan.
+-- units and millionths of each entry, the moment of the admission, the plan.
 
 local now, fingerprint, amounts = now_ms(ARGV[1]), ARGV[2], ARGV[3]
 local values = quick_values
@@ -14,14 +14,14 @@ elseif record and record.state == 'E' then
 end
 
 local keys = { KEYS[1], unpack(KEYS, 3) }
-local entries, actuals = read_entries(5, keys, values, 1, now), numbers_in(amounts)
+local entries, actuals = read_entries(ARGV[5], keys, values, 1, now), numbers_in(amounts)
 if not record or record.state == 'R' then
   record_unheld(entries, actuals, tonumber(ARGV[4]), now)
   write_record(KEYS[1], 'E', fingerprint, '', amounts)
   return 'S unheld'
 end
 
-local holding = read_holding(record)
+local holding = read_holding(record, entries)
 local bookings = read_bookings(holding, entries, KEYS[2])
 for place, entry in ipairs(entries) do
   entry.changed = settle(entry, bookings[place], actuals[2 * place - 1], actuals[2 * place], now)

@@ -18,15 +18,12 @@ local function SlidingWindow()
     return counter_of(param, floor(now / max(param, 1)), 0, 0, 0, 0)
   end
 
-  function Rule.restored(param, stored)
-    local index, prev_used, prev_held, cur_used, cur_held = match(stored, '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
-    return counter_of(param, tonumber(index), tonumber(prev_used), tonumber(prev_held), tonumber(cur_used),
-      tonumber(cur_held))
+  function Rule.restored(param, fields)
+    return counter_of(param, parse('<lllll', fields))
   end
 
   function Rule.stored(counter)
-    return format('%d %d %d %d %d', counter.index, counter.prev_used, counter.prev_held,
-      counter.cur_used, counter.cur_held)
+    return pack('<lllll', counter.index, counter.prev_used, counter.prev_held, counter.cur_used, counter.cur_held)
   end
 
   function Rule.kept_ms(counter)

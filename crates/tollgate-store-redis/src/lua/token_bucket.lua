@@ -17,15 +17,13 @@ local function TokenBucket()
     return counter_of(param, 0, 0, now, now, Recent.new(Recent.part(param, now)))
   end
 
-  function Rule.restored(param, stored)
-    local units, rest, at, empty_at, recent = match(stored, '^(%d+) (%d+) (%d+) (%d+) (.*)$')
-    return counter_of(param, tonumber(units), tonumber(rest), tonumber(at), tonumber(empty_at),
-      Recent.restored(recent))
+  function Rule.restored(param, fields)
+    local units, rest, at, empty_at, recent = parse('<llll', fields)
+    return counter_of(param, units, rest, at, empty_at, Recent.restored(string.sub(fields, recent)))
   end
 
   function Rule.stored(counter)
-    return format('%d %d %d %d %s', counter.units, counter.rest, counter.at, counter.empty_at,
-      Recent.stored(counter.recent))
+    return pack('<llll', counter.units, counter.rest, counter.at, counter.empty_at) .. Recent.stored(counter.recent)
   end
 
   function Rule.kept_ms(counter, now)

@@ -15,30 +15,27 @@ if not record or record.plan ~= fingerprint or record.state ~= 'H' then
   end
   return 'U'
 end
-local holding, before, became = read_holding(record), {}, {}
+local keys = { KEYS[1], unpack(KEYS, 3) }
+local entries, charges = read_entries(ARGV[6], keys, values, 1, now), {}
+local holding, before, became = read_holding(record, entries), {}, {}
 local made = step > 0 and redis.call('HGET', KEYS[2], ARGV[3])
 if step > 0 and (not made or holding.last ~= step) then
   return 'U'
 end
-for line in string.gmatch(ARGV[5], '[^\n]+') do
-  local list = #became < #before and became or before
-  list[#list + 1] = line
+local from = 1
+while from <= #ARGV[5] do
+  before[#before + 1], became[#became + 1], from = parse('<I4c0I4c0', ARGV[5], from)
 end
-
-local keys = { KEYS[1], unpack(KEYS, 3) }
-local entries, charges, slots = read_entries(6, keys, values, 1, now), {}, holding.slots
+local slots = holding.slots
 if made then
-  local asked, booked = match(made, '^([^|]*)|([^|]*)|')
-  charges, slots = numbers_in(asked), {}
-  for slot in string.gmatch(booked, '%S+') do
-    slots[#slots + 1] = tonumber(slot) or false
-  end
+  charges, slots = read_extension(made)
+  charges, slots = numbers_in(charges), numbers_in(slots)
 end
-local restored, charged = {}, read_charged(holding, entries)
+local restored, charged = {}, holding.charged
 for place, entry in ipairs(entries) do
   local charge = made and charges[place] or entry.charge
-  if slots[place] then
-    if became[place] and became[place] == (values[place + 1] or '-') then
+  if slots[place] >= 0 then
+    if became[place] and became[place] == (values[place + 1] or '') then
       restored[#restored + 1] = place
     else
       entry.changed = settle(entry, { { slots[place], charge } }, 0, 0, now)
@@ -51,7 +48,7 @@ end
 
 write_changed(entries, now)
 for _, place in ipairs(restored) do
-  if before[place] == '-' then
+  if before[place] == '' then
     redis.call('DEL', entries[place].key)
   else
     redis.call('SET', entries[place].key, before[place], 'KEEPTTL')
@@ -63,7 +60,7 @@ if made then
   for _, other in ipairs(redis.call('HKEYS', KEYS[2])) do
     last = max(last, tonumber(other))
   end
-  local rest = holding_text(last, holding.count - 1, holding.slots, charged)
+  local rest = rest_of_held(last, holding.count - 1, holding.slots, charged)
   write_record(KEYS[1], 'H', fingerprint, record.answer, rest)
 elseif refusal ~= '' then
   write_record(KEYS[1], 'R', fingerprint, refusal, '')

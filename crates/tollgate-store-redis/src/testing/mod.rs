@@ -43,8 +43,9 @@ impl RedisStore {
         script: &BareScript,
         keys: &[String],
         arguments: &[String],
-    ) -> Result<String, StoreError> {
-        self.0.client.run(&script.0, keys, || arguments.to_vec()).await
+    ) -> Result<(), StoreError> {
+        let arguments = || arguments.iter().cloned().map(Into::into).collect();
+        self.0.client.run(&script.0, keys, arguments).await.map(drop)
     }
 }
 

@@ -1,5 +1,5 @@
 use super::{Memory, Report, Sample, Samples, Workload};
-use crate::bench::target::{DIRECT, METERING, PASS_THROUGH, ROLLING, TOLLGATE};
+use crate::bench::target::{DIRECT, METERING, PASS_THROUGH, REDIS, ROLLING, TOLLGATE};
 
 fn samples(name: &'static str, cpu_ns: [u64; 3]) -> Samples {
     let sample =
@@ -55,4 +55,15 @@ fn rolling_is_compared_with_metering_alone() {
     assert_eq!(report(11_500).misses(), Vec::<String>::new());
     assert_eq!(report(11_600).misses(), ["CPU per spaced event, % of metering: 116, at most 115"]);
     assert!(report(11_600).table().contains("116 % of metering"));
+}
+
+#[test]
+fn redis_is_compared_with_memory() {
+    let report = |redis_ns| {
+        let all = [(PASS_THROUGH, 10_000), (TOLLGATE, 20_000), (REDIS, redis_ns)];
+        Report::new(3, 3, &all.map(|(name, cpu_ns)| samples(name, [cpu_ns; 3])))
+    };
+    assert_eq!(report(30_000).misses(), Vec::<String>::new());
+    assert_eq!(report(30_200).misses(), ["CPU per plain request, % of memory: 151, at most 150"]);
+    assert!(report(30_200).table().contains("151 % of tollgate"));
 }
