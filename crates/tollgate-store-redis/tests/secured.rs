@@ -5,7 +5,12 @@
     reason = "a test may fail; helpers beside test functions are no tests to clippy"
 )]
 
-use std::{env, fs, process::Command, sync::Arc, time::Duration};
+use std::{
+    env, fs,
+    process::{Command, Stdio},
+    sync::Arc,
+    time::Duration,
+};
 
 use tollgate_limiter::{
     Amount, CounterKey, Enforcement, Entry, Limit, Period, Plan, ReservationId, Rule, Verdict,
@@ -81,11 +86,14 @@ async fn over_tls_a_user_is_known_by_its_password_and_a_server_by_its_certificat
         if trusts {
             command.env("SSL_CERT_FILE", certificate);
         }
-        command.output().unwrap().status.success()
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     };
-    assert!(inner("gate:secret", true));
-    assert!(!inner("gate:guessed", true), "a wrong password");
-    assert!(!inner("gate:secret", false), "a certificate nobody vouches for");
+    // All at once: those that fail wait for a connection.
+    let [mut right, mut password, mut certificate] =
+        [inner("gate:secret", true), inner("gate:guessed", true), inner("gate:secret", false)];
+    assert!(right.wait().unwrap().success());
+    assert!(!password.wait().unwrap().success(), "a wrong password");
+    assert!(!certificate.wait().unwrap().success(), "a certificate nobody vouches for");
 }
 
 /// Run by the test above.
@@ -112,11 +120,13 @@ async fn sentinels_and_the_server_have_users_and_passwords_of_their_own() {
     assert!(is_admitted(&answer), "{answer:?}");
     let answer = decide(&url("gate:secret", "&sentinelPassword=guarded")).await;
     assert!(is_admitted(&answer), "{answer:?}");
-    for wrong in [
+    let wrong = [
         url("gate:secret", ""),
         url("gate:secret", "&sentinelUsername=finder&sentinelPassword=guessed"),
         url("gate:guessed", "&sentinelPassword=guarded"),
-    ] {
-        assert!(matches!(decide(&wrong).await, Err(StoreError::NotApplied(_))));
+    ];
+    // All at once: each waits for a connection.
+    for answer in wrong.map(|url| tokio::spawn(async move { decide(&url).await })) {
+        assert!(matches!(answer.await.unwrap(), Err(StoreError::NotApplied(_))));
     }
 }

@@ -248,6 +248,39 @@ async fn c49_a_counter_that_has_lost_its_time_to_live_gets_it_back() {
 }
 
 #[tokio::test]
+async fn a_counter_outlives_what_it_counts_though_calls_leave_its_time_to_live_as_it_was() {
+    const DAY_MS: i64 = 86_400_000;
+    let server = RedisServer::start().unwrap();
+    let clock = Arc::new(ManualClock::new(TimestampMs::new(1_795_996_800_000)));
+    let time = Arc::clone(&clock) as Arc<dyn Clock>;
+    let store = RedisStore::connect_with_clock(&server.settings("tollgate"), time).unwrap();
+    store.connected().await.unwrap();
+    // For how long each counts from its last use on, when that is after its first one, and whether its life begins anew
+    // with it. What does not begin anew has lived so much longer then, though the server's own clock stood still.
+    let counters = [
+        (limit("sliding", Rule::SlidingWindow { window: MINUTE }, 100), 120_000, 59_999, false),
+        (limit("bucketed", Rule::BucketedWindow { window: MINUTE }, 100), 61_000, 999, false),
+        (limit("day", Rule::Calendar(Period::Day), 100), 1, DAY_MS - 1, false),
+        (limit("total", Rule::Calendar(Period::Total), 100), 3_650 * DAY_MS, DAY_MS, true),
+        (limit("session", Rule::Idle { after: MINUTE }, 100), 60_000, 59_999, true),
+        (limit("open", Rule::Concurrent, 100), DAY_MS, 3_599_999, false),
+        (limit("open since long", Rule::Concurrent, 100), DAY_MS, 3_600_000, true),
+    ];
+    for (number, (limit, counts_ms, later_ms, is_anew)) in (0..).zip(&counters) {
+        let (key, first) = (format!("tollgate:{{acme}}:c:{}", limit.key.name()), 10 * number);
+        let plan = plan(&[(limit, 1)]);
+        clock.set(TimestampMs::new(1_795_996_800_000));
+        let held = reserve(&store, first, &plan).await.unwrap();
+        clock.advance(DurationMs::new(u64::try_from(*later_ms).unwrap()));
+        reserve(&store, first + 1, &plan).await.unwrap();
+        store.settle(&held, &[ExactAmount::whole(1)]).await.unwrap();
+        let life_ms: i64 = server.command(&["PTTL", &key]).unwrap().parse().unwrap();
+        let left_ms = life_ms - if *is_anew { 0 } else { *later_ms };
+        assert!(left_ms > *counts_ms, "{key} has {left_ms} ms left and counts for {counts_ms} ms");
+    }
+}
+
+#[tokio::test]
 async fn copies_whose_clocks_differ_share_one_window() {
     let server = RedisServer::start().unwrap();
     let (one, other) = (connect(&server).await, connect(&server).await);
