@@ -84,7 +84,8 @@ impl Merge {
         Some(self.joined.split().freeze())
     }
 
-    fn len(&self) -> usize {
+    /// How many bytes are held.
+    pub(crate) fn len(&self) -> usize {
         self.first.len() + self.joined.len()
     }
 

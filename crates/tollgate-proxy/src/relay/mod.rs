@@ -210,10 +210,10 @@ impl Relay {
     }
 
     pub(crate) fn size_hint(&self) -> SizeHint {
-        match (&self.upstream, &self.filter) {
-            (Some(upstream), None) => upstream.size_hint(),
-            _ => SizeHint::default(),
-        }
+        let (Some(upstream), None) = (&self.upstream, &self.filter) else { return SizeHint::default() };
+        let held = self.merge.len() + self.uncovered.as_ref().map_or(0, Bytes::len);
+        let bytes = upstream.size_hint().exact().and_then(|rest| rest.checked_add(u64::try_from(held).ok()?));
+        bytes.map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 
     /// Takes a frame in. True when what is held should be passed on.

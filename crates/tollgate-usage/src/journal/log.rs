@@ -76,6 +76,8 @@ struct Batch {
     /// Where the newest frames of calls are once it is written.
     spots: Vec<(u32, Spot)>,
     frames: u64,
+    /// Those of its frames that somebody waits for.
+    lines: u64,
     ticket: Ticket,
 }
 
@@ -173,6 +175,7 @@ impl Log {
         self.seal(frame);
         let spot = Spot { offset, bytes: frame.len() };
         self.batch.spots.extend(index.map(|index| (index, spot)));
+        self.batch.lines = self.batch.lines.saturating_add(1);
         self.batch.ticket.clone()
     }
 
@@ -186,7 +189,7 @@ impl Log {
         self.batch.frames = self.batch.frames.saturating_add(1);
     }
 
-    /// Writes the batch. How many frames it had, and an error of them all: none of them is in the log then.
+    /// Writes the batch. How many lines it had, and an error of them all: none of them is in the log then.
     pub(super) fn write(&mut self, disk: &dyn Disk) -> (u64, io::Result<()>) {
         let batch = &mut self.batch;
         let end = self.tail.saturating_add(length(&batch.bytes));
@@ -204,12 +207,13 @@ impl Log {
             Err(_) => self.sequence = self.sequence.saturating_sub(self.batch.frames),
         }
         std::mem::take(&mut self.batch.ticket).set(written.is_ok());
-        let frames = std::mem::take(&mut self.batch.frames);
+        self.batch.frames = 0;
+        let lines = std::mem::take(&mut self.batch.lines);
         self.batch.bytes.clear();
         self.batch.bytes.shrink_to(SPARE_BYTES_MAX);
         self.batch.spots = spots;
         self.batch.spots.clear();
-        (frames, written)
+        (lines, written)
     }
 
     fn moved(&mut self, spots: &[(u32, Spot)]) {

@@ -216,7 +216,7 @@ impl Journal {
         if let Some(outcome) = ticket.outcome() {
             return outcome;
         }
-        let (frames, written) = log.write(&*self.disk);
+        let (lines, written) = log.write(&*self.disk);
         let left = if log.is_long(self.syncs) { log.leave(&*self.disk) } else { Ok(()) };
         drop(log);
         if let Err(error) = left {
@@ -224,7 +224,7 @@ impl Journal {
         }
         match written {
             Ok(()) => self.succeeded(),
-            Err(error) => drop(self.failed(frames, error)),
+            Err(error) => drop(self.failed(lines, error)),
         }
         ticket.outcome().unwrap_or(false)
     }
