@@ -7,7 +7,7 @@
 -- now. Within a window or period only these last two change, and are written over what was there: the time to live
 -- stays that with which it began. What begins anew is written as a whole.
 
-if ARGV[3] == '' or ARGV[3] == 'g' then
+if #KEYS > 1 and (ARGV[3] == '' or ARGV[3] == 'g') then
   local floor, ceil, max, abs, format = math.floor, math.ceil, math.max, math.abs, string.format
   local pack, parse, call, argv, keys = struct.pack, struct.unpack, redis.call, ARGV, KEYS
   local values = call('MGET', unpack(keys, 2))

@@ -80,6 +80,7 @@ macro_rules! contract_list {
             protocol::an_extension_charges_once_per_step
             protocol::an_extension_is_all_or_nothing
             protocol::the_number_of_amounts_is_the_plans
+            protocol::a_plan_without_limits_passes_and_ends_once
             rules::a_bucketed_window_holds_its_limit_wherever_it_starts
             rules::a_bucketed_window_announces_when_a_bucket_leaves
             rules::a_token_bucket_takes_a_burst_and_fills_continuously

@@ -124,3 +124,15 @@ pub(super) fn the_number_of_amounts_is_the_plans(harness: &dyn Harness) {
     assert!(matches!(desk.extend(&held, 1, &[]), Err(StoreError::Mismatch(_))));
     assert_eq!(desk.stands(&limit), (0, 5));
 }
+
+pub(super) fn a_plan_without_limits_passes_and_ends_once(harness: &dyn Harness) {
+    let desk = Desk::on_monday(harness);
+    let (id, entries) = (desk.new_id(), plan(&[]));
+    let first = desk.reserve_as(id, &entries, Attempt::First).unwrap();
+    assert!(admitted(&first));
+    assert_eq!(desk.reserve_as(id, &entries, Attempt::Retry).unwrap(), first);
+    let held = Held { id, plan: entries, at: MONDAY };
+    assert!(admitted(&desk.extend(&held, 1, &[]).unwrap()));
+    let ends = [(); 2].map(|()| desk.settle_exactly(&held, &[]).unwrap());
+    assert_eq!(ends, [Settled::Applied, Settled::Already]);
+}
