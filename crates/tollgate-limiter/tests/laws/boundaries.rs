@@ -1,7 +1,8 @@
 //! Tables of the edges: limit 1, charge = limit, limit + 1, first and last instant, largest amounts.
 
 use tollgate_limiter::{
-    Amount, DurationMs, Enforcement, ExactAmount, Outcome, Period, TimestampMs, Verdict, WINDOW_AMOUNT_MAX,
+    Amount, DurationMs, Enforcement, ExactAmount, Outcome, Period, Standing, TimestampMs, Verdict,
+    WINDOW_AMOUNT_MAX,
 };
 
 use crate::support::{Desk, MINUTE_MS, budget, plan, rate, soft};
@@ -235,4 +236,29 @@ fn soft_entries_that_do_not_fit_are_charged_and_named() {
 fn the_largest_window_amount_stays_below_two_to_the_53() {
     let terms = 3 * u128::from(WINDOW_AMOUNT_MAX.get()) * 60_000;
     assert!(terms < 1 << 53);
+}
+
+/// By parts of the amounts, exactly: what is left of two limits is not compared by its size.
+#[test]
+fn the_tighter_of_two_limits_is_the_one_with_the_smaller_part_left() {
+    let standing = |(remaining, limit)| Standing {
+        index: 0,
+        limit: Amount::new(limit),
+        remaining: Amount::new(remaining),
+        resets_in: DurationMs::ZERO,
+    };
+    let largest = WINDOW_AMOUNT_MAX.get();
+    for (tighter, wider) in [
+        ((1, 3), (1, 2)),
+        ((10, 100), (2, 10)),
+        ((0, 1), (1, largest)),
+        ((largest - 2, largest - 1), (largest - 1, largest)),
+    ] {
+        assert!(standing(tighter).is_tighter_than(standing(wider)), "{tighter:?} {wider:?}");
+        assert!(!standing(wider).is_tighter_than(standing(tighter)), "{tighter:?} {wider:?}");
+    }
+    for (one, other) in [((1, 2), (2, 4)), ((0, 5), (0, 7)), ((largest, largest), (1, 1))] {
+        assert!(!standing(one).is_tighter_than(standing(other)), "{one:?} {other:?}");
+        assert!(!standing(other).is_tighter_than(standing(one)), "{one:?} {other:?}");
+    }
 }

@@ -46,3 +46,15 @@ fn an_unseen_use_moves_the_beginning_if_the_run_lasted_since() {
         assert_eq!(desk.stands(2_600, &limit).0, elapsed, "used at {at_ms}");
     }
 }
+
+/// The end of a call keeps its run alive up to the last millisecond before it is forgotten.
+#[test]
+fn a_call_that_ends_when_its_run_is_forgotten_does_not_bring_it_back() {
+    let limit = run("r", AFTER_MS, 1_500);
+    for (settled_ms, elapsed) in [(1_099, 1_100), (1_100, 0)] {
+        let mut desk = Desk::default();
+        let call = desk.reserve(100, &plan(&[(&limit, 1)])).unwrap();
+        assert_eq!(desk.settle(settled_ms, &call, &[1]), Settled::Applied);
+        assert_eq!(desk.stands(1_200, &limit).0, elapsed, "settled at {settled_ms}");
+    }
+}
