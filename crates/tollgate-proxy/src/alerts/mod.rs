@@ -6,6 +6,7 @@
 
 mod alert;
 mod crossing;
+mod lines;
 mod post;
 mod record;
 mod sign;

@@ -23,6 +23,7 @@ use crate::{error::StartError, metrics::Metrics, network::Network};
 use super::{
     alert::BudgetAlert,
     crossing::{Crossing, wants},
+    lines::{COUNTED, Lines},
     post::Receiver,
     record::Record,
 };
@@ -44,6 +45,7 @@ pub(crate) struct AlertThread {
 /// What the thread works with.
 struct Work {
     record: RefCell<Record>,
+    lines: RefCell<Lines>,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     network: Network,
@@ -71,7 +73,8 @@ impl AlertThread {
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let run = move || {
-            let work = Rc::new(Work { record: record.into(), clock, metrics, network, news: Notify::new() });
+            let (record, lines, news) = (record.into(), RefCell::default(), Notify::new());
+            let work = Rc::new(Work { record, lines, clock, metrics, network, news });
             let tasks = LocalSet::new();
             tasks.block_on(&runtime, run(work, crossings, changes, stopped));
         };
@@ -118,10 +121,14 @@ async fn run(
             tokio::select! {
                 Some(crossing) = crossings.recv() => work.note(&crossing),
                 Ok(()) = changes.changed() => break,
+                () = tokio::time::sleep(COUNTED), if work.lines.borrow().is_counting() => {
+                    work.lines.borrow_mut().tell(work.clock.now());
+                }
                 () = stop.cancelled() => {
                     while let Ok(crossing) = crossings.try_recv() {
                         work.note(&crossing);
                     }
+                    work.lines.borrow_mut().tell_all();
                     return;
                 }
             }
@@ -172,22 +179,14 @@ impl Work {
     /// A budget has crossed a threshold: told once.
     fn note(&self, crossing: &Crossing) {
         let alert = BudgetAlert::new(crossing);
-        let (id, body) = (alert.id.clone(), alert.body.clone());
-        match self.record.borrow_mut().add(alert, self.clock.now()) {
+        let now = self.clock.now();
+        match self.record.borrow_mut().add(alert.clone(), now) {
             Ok(false) => return,
             Ok(true) => {}
             Err(error) => tracing::error!(%error, "the record of alerts cannot be written"),
         }
         self.metrics.budget_threshold(&crossing.limit, crossing.percent);
-        tracing::warn!(
-            alert_id = id,
-            scope = crossing.limit.rule.scope.name(),
-            id = crossing.limit.bounded_id(),
-            window = crossing.limit.rule.window,
-            threshold_percent = crossing.percent,
-            alert = body,
-            "budget threshold reached"
-        );
+        self.lines.borrow_mut().crossed(crossing, &alert, now);
         self.news.notify_waiters();
     }
 
