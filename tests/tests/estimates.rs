@@ -7,7 +7,9 @@
 )]
 
 use serde_json::{Value, json};
-use tollgate_tests::{Client, Gateway, GatewayOptions, UNIT_PRICES};
+use tollgate_proxy::Question;
+use tollgate_store::Clock;
+use tollgate_tests::{Client, Gateway, GatewayOptions, UNIT_PRICES, setup};
 
 /// Calls that name no session are calls of loops.
 fn options() -> GatewayOptions {
@@ -61,6 +63,29 @@ async fn reported_input_corrects_later_estimates_also_after_a_restart_and_never_
     let again = Gateway::start(GatewayOptions { directory: Some(first.directory.clone()), ..apart() });
     assert_eq!(estimate(&again, &body(), reported).await, latest);
     again.stop();
+}
+
+#[tokio::test]
+async fn what_is_explained_is_corrected_by_what_earlier_calls_have_taught() {
+    let gateway = Gateway::start(apart());
+    let untaught = estimate(&gateway, &body(), 1).await;
+    let reported = untaught * 13 / 10;
+    for _ in 0..40 {
+        estimate(&gateway, &body(), reported).await;
+    }
+    let latest = estimate(&gateway, &body(), reported).await;
+    let setup = setup(&apart(), "http://127.0.0.1:1", gateway.directory.path());
+    let text = body().to_string();
+    let question = Question { key: "k", path: Some("/v1/messages"), headers: &[], body: text.as_bytes() };
+    let explained = || {
+        let explained = setup.explain(&question, gateway.manual_clock().now()).unwrap();
+        (explained.uncorrected_input_tokens.get(), explained.input_tokens.get())
+    };
+    assert_eq!(explained(), (untaught, untaught));
+    // The proxy goes on: nothing is taken from it.
+    setup.learn(gateway.manual_clock().now(), |_, _| ()).unwrap();
+    assert_eq!(explained(), (untaught, latest));
+    assert_eq!(estimate(&gateway, &body(), reported).await, latest);
 }
 
 #[tokio::test]

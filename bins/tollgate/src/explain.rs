@@ -4,7 +4,7 @@ use std::{fmt::Write, fs::File, io::Read, path::Path};
 
 use http::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
-use tollgate_limiter::Enforcement;
+use tollgate_limiter::{Enforcement, TimestampMs};
 use tollgate_proxy::{ExplainedLimit, Explanation, Question, Setup};
 use tollgate_store::{Clock, SystemClock};
 
@@ -13,20 +13,36 @@ use crate::{
     describe::{describe_limit, usd},
     load,
     out::print,
+    progress::bytes_bar,
 };
 
 pub(crate) fn run(args: &ExplainArgs) -> Result<(), Failure> {
     let (config, prices) = load::load(&args.config)?;
     let body_bytes_max = config.server.max_body_bytes;
     let setup = Setup::new(config, prices);
+    let now = SystemClock::new().now();
+    learn(&setup, now);
     let headers = args.headers.iter().map(|line| header(line)).collect::<Result<Vec<_>, _>>()?;
     let body = read(&args.request, body_bytes_max)?;
     let question = Question { key: &args.key, path: args.path.as_deref(), headers: &headers, body: &body };
-    let explanation = setup.explain(&question, SystemClock::new().now()).map_err(Failure::refused)?;
+    let explanation = setup.explain(&question, now).map_err(Failure::refused)?;
     if args.json {
         return print(&format!("{:#}\n", in_json(&explanation)));
     }
     print(&in_words(&explanation))
+}
+
+/// Learns from earlier calls, as the proxy does when it starts. What cannot be read teaches nothing.
+fn learn(setup: &Setup, now: TimestampMs) {
+    let bar = bytes_bar("learning from usage");
+    let learned = setup.learn(now, |done, total| {
+        bar.set_length(total);
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    if let Err(error) = learned {
+        eprintln!("note: the estimate is not corrected by what earlier calls have taught: {error}");
+    }
 }
 
 fn header(line: &str) -> Result<(HeaderName, HeaderValue), Failure> {
@@ -73,7 +89,7 @@ fn in_words(explanation: &Explanation) -> String {
         let how = if *derived { " (derived from the prompt)" } else { "" };
         let _ = writeln!(out, "session   {session}{how}");
     }
-    let _ = writeln!(out, "input     {} tokens", explanation.input_tokens);
+    let _ = writeln!(out, "input     {} tokens{}", explanation.input_tokens, correction(explanation));
     for (part, tokens) in &explanation.input {
         let _ = writeln!(out, "  {part:<20} {tokens}");
     }
@@ -93,6 +109,16 @@ fn in_words(explanation: &Explanation) -> String {
         let _ = writeln!(out, "{}\n  adds {}{verdict}", describe_limit(&limit.limit), charge(limit));
     }
     out
+}
+
+/// What the estimate was before earlier calls have corrected it, if they have.
+fn correction(explanation: &Explanation) -> String {
+    match explanation.uncorrected_input_tokens {
+        uncorrected if uncorrected == explanation.input_tokens => String::new(),
+        uncorrected => format!(
+            ": estimated at {uncorrected}, and corrected by what the tenant's earlier calls have taught"
+        ),
+    }
 }
 
 /// What the request adds to a counter, in the counter's unit.
@@ -129,6 +155,7 @@ fn in_json(explanation: &Explanation) -> Value {
         "session": explanation.session.as_ref().map(|(session, _)| &**session),
         "session_derived": explanation.session.as_ref().is_some_and(|(_, derived)| *derived),
         "input": input.collect::<Vec<_>>(),
+        "uncorrected_input_tokens": explanation.uncorrected_input_tokens.get(),
         "reserved": {
             "input_tokens": explanation.input_tokens.get(),
             "output_tokens": explanation.output_tokens.get(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use tollgate_limiter::{Amount, ReservationId, TimestampMs, Tokens};
 use tollgate_pricing::{Class, ModelPrice, PicoUsd, Usage};
-use tollgate_providers::{Protocol, RequestFacts, input_parts};
+use tollgate_providers::{Protocol, RequestFacts, estimate_input, input_parts};
 
 use crate::{
     attributes,
@@ -45,8 +45,10 @@ pub struct Explanation {
     pub session: Option<(Arc<str>, bool)>,
     /// The estimate of its input, part by part; parts without tokens are left out.
     pub input: Vec<(&'static str, Tokens)>,
-    /// What is reserved: the input's estimate. A call of a running agent loop is estimated from the call before
-    /// it, which nobody but the proxy knows.
+    /// The estimate of its input: the sum of its parts.
+    pub uncorrected_input_tokens: Tokens,
+    /// What is reserved: the input's estimate, corrected by what the tenant's earlier calls have taught. A call
+    /// of a running agent loop is estimated from the call before it, which nobody but the proxy knows.
     pub input_tokens: Tokens,
     /// What is reserved: output.
     pub output_tokens: Tokens,
@@ -134,6 +136,7 @@ pub(crate) fn explain(
     let reserved = judged.quote.reserved;
     let limits = judged.limits.iter().zip(plan.charges());
     let parts = input_parts(&facts).into_iter().filter(|(_, tokens)| *tokens > 0 && judged.quote.billed);
+    let uncorrected = if judged.quote.billed { estimate_input(&facts) } else { Tokens::ZERO };
     Ok(Explanation {
         path: path.to_owned(),
         protocol: routed.endpoint.protocol.name(),
@@ -144,6 +147,7 @@ pub(crate) fn explain(
         provider: provider.clone(),
         session: session.map(|session| (session.id, session.derived)),
         input: parts.map(|(part, tokens)| (part, Tokens::new(tokens))).collect(),
+        uncorrected_input_tokens: uncorrected,
         input_tokens: Tokens::new(reserved.input_tokens),
         output_tokens: Tokens::new(reserved.output_tokens),
         cost: reserved.cost,

@@ -65,7 +65,9 @@ use tollgate_config::{Alert, Config, KeyHash, Unpriced, UsageLog};
 use tollgate_limiter::TimestampMs;
 use tollgate_pricing::PriceTable;
 use tollgate_store::{Clock, MemoryStore, Store};
-use tollgate_usage::{Fsync, Journal, ReplaySummary, Replayed, UsageError, Writer, WriterOptions};
+use tollgate_usage::{
+    Fsync, Journal, ReplaySummary, Replayed, UsageError, Writer, WriterOptions, replay_kept,
+};
 
 use crate::{
     alerts::{AlertThread, Crossing, Thresholds, Watch},
@@ -124,7 +126,23 @@ impl Setup {
         self.policy.key(key).map(|key| key.unpriced)
     }
 
-    /// What would become of a request, up to the store: nothing is sent and nothing is counted.
+    /// Learns from the usage file what estimates of the input have taught, as a start does. Nothing is written,
+    /// and a proxy may be using the file. One that does not exist teaches nothing.
+    ///
+    /// # Errors
+    ///
+    /// The file exists and cannot be read.
+    pub fn learn(
+        &self,
+        at: TimestampMs,
+        progress: impl FnMut(u64, u64),
+    ) -> Result<ReplaySummary, UsageError> {
+        let learn = |event: &Replayed<'_>| self.estimates.learn_again(&self.policy, event);
+        replay_kept(&self.config.usage.file, at, progress, learn)
+    }
+
+    /// What would become of a request, up to the store: nothing is sent and nothing is counted. Its input is
+    /// corrected by what was [learned](Self::learn).
     ///
     /// # Errors
     ///
