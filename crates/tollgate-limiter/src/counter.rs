@@ -168,6 +168,12 @@ impl Counter {
         dispatch!(&mut self.0, state => state.record(limit, at, actual));
     }
 
+    /// What is spent of `limit`, rounded up, and what is held of it.
+    pub fn in_use(&self, limit: &Limit, now: TimestampMs) -> Amount {
+        let Tally { spent, held } = self.tally(limit.amount, now);
+        spent.rounded_up().saturating_add(held)
+    }
+
     /// How the counter stands against `limit`.
     pub fn view(&self, limit: &Limit, now: TimestampMs) -> crate::CounterView {
         let Tally { spent, held } = self.tally(limit.amount, now);

@@ -36,5 +36,5 @@ pub use error::PriceError;
 pub use money::PicoUsd;
 pub use price::ModelPrice;
 pub use reserve::{CacheWrite, ReserveRequest};
-pub use table::PriceTable;
+pub use table::{PriceTable, Prices};
 pub use usage::Usage;

@@ -35,6 +35,17 @@ pub(crate) struct Row {
     pub(crate) patterns: Vec<GlobMatcher>,
 }
 
+/// The prices of one model.
+#[derive(Clone, Copy, Debug)]
+pub struct Prices<'a>(&'a Row);
+
+impl<'a> Prices<'a> {
+    /// The one that holds at the moment `at`; `None`: the first comes later.
+    pub fn at(self, at: TimestampMs) -> Option<&'a ModelPrice> {
+        self.0.prices.iter().rev().find(|price| price.valid_from <= at)
+    }
+}
+
 impl PriceTable {
     /// The table that is compiled in, parsed once.
     pub fn builtin() -> Arc<Self> {
@@ -67,8 +78,12 @@ impl PriceTable {
     /// (`anthropic/…`) or Gemini's `models/`; patterns, the longest first. A model that only gets its
     /// price later is not found.
     pub fn lookup(&self, model: &str, at: TimestampMs) -> Option<&ModelPrice> {
-        let row = self.rows.get(self.find(model)?)?;
-        row.prices.iter().rev().find(|price| price.valid_from <= at)
+        self.prices(model)?.at(at)
+    }
+
+    /// The prices of `model`, whenever they hold. As [`lookup`](Self::lookup) finds them.
+    pub fn prices(&self, model: &str) -> Option<Prices<'_>> {
+        self.rows.get(self.find(model)?).map(Prices)
     }
 
     /// Every id and alias, in no order, with the first price of its row.

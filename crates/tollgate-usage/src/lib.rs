@@ -22,7 +22,7 @@ pub use event::{
 };
 pub use journal::{Hold, Journal};
 pub use reader::{
-    Past, ReplaySummary, Replayed, ReplayedRefusal, StandsFor, replay, replay_all, replay_kept,
+    Digest, Past, ReplaySummary, Replayed, ReplayedRefusal, StandsFor, digest_all, replay, replay_kept,
 };
 pub use report::{
     Dimension, GROUPS_MAX, Report, ReportOptions, Row, Totals, UnknownDimension, format_moment, parse_moment,

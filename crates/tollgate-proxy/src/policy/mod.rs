@@ -114,10 +114,12 @@ impl Policy {
         names: impl Iterator<Item = &'a str>,
         at: TimestampMs,
     ) -> Vec<Called<'a>> {
-        if !self.looks_at_models {
-            return Vec::new();
-        }
-        names.map(|name| self.called(name, at)).collect()
+        self.models_looked_at(names.map(|name| self.called(name, at)))
+    }
+
+    /// The same of models that were looked up.
+    pub(crate) fn models_looked_at<'a>(&self, models: impl Iterator<Item = Called<'a>>) -> Vec<Called<'a>> {
+        if self.looks_at_models { models.collect() } else { Vec::new() }
     }
 
     /// A model as the price table knows it.

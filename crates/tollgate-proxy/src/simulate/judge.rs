@@ -4,19 +4,40 @@ use std::sync::Arc;
 
 use tollgate_config::Unpriced;
 use tollgate_limiter::{Entry, ExactAmount, Plan, TimestampMs};
+use tollgate_pricing::Prices;
 
 use crate::{
-    policy::{AppliedLimit, Circumstances, KeyPolicy, Policy},
+    policy::{AppliedLimit, Called, Circumstances, KeyPolicy, Policy},
     quote::unpriced_rule,
 };
 
-use super::calls::{Kind, PastCall};
+use super::{
+    calls::{Kind, PastCall},
+    tally::Places,
+};
 
 /// A kind of calls as the new configuration takes it.
-pub(super) struct JudgedKind {
+pub(super) struct JudgedKind<'a> {
     /// Its key, or why no call of the kind passes.
     key: Result<Arc<KeyPolicy>, &'static str>,
-    kind: Kind,
+    pub(super) kind: &'a Kind,
+    asked: Model<'a>,
+    charged: Model<'a>,
+    /// The limits that the latest of its calls met, and their places.
+    latest: Option<(Arc<[AppliedLimit]>, Places)>,
+}
+
+/// A model of the price table: to find it may take longer than to decide a call.
+#[derive(Clone, Copy)]
+struct Model<'a> {
+    name: &'a str,
+    prices: Option<Prices<'a>>,
+}
+
+impl<'a> Model<'a> {
+    fn called(self, at: TimestampMs) -> Called<'a> {
+        Called::new(self.name, self.prices.and_then(|prices| prices.at(at)))
+    }
 }
 
 /// A call with its limits.
@@ -25,8 +46,8 @@ pub(super) struct JudgedCall {
     pub(super) plan: Arc<Plan>,
 }
 
-impl JudgedKind {
-    pub(super) fn new(policy: &Policy, kind: &Kind) -> Self {
+impl<'a> JudgedKind<'a> {
+    pub(super) fn new(policy: &'a Policy, kind: &'a Kind) -> Self {
         let allowed = |key: &&Arc<KeyPolicy>| match &key.models {
             Some(models) => models.matches(&kind.asked),
             None => true,
@@ -39,7 +60,22 @@ impl JudgedKind {
             }
             Some(key) => Ok(key.clone()),
         };
-        Self { key, kind: kind.clone() }
+        let model = |name| Model { name, prices: policy.prices.prices(name) };
+        Self { key, kind, asked: model(&kind.asked), charged: model(&kind.charged), latest: None }
+    }
+
+    /// The places of limits that one of its calls meets: mostly of the same as the one before.
+    pub(super) fn places(
+        &mut self,
+        limits: &Arc<[AppliedLimit]>,
+        place: impl FnMut(&AppliedLimit) -> usize,
+    ) -> Places {
+        if let Some((_, places)) = self.latest.as_ref().filter(|(latest, _)| Arc::ptr_eq(latest, limits)) {
+            return places.clone();
+        }
+        let places: Places = limits.iter().map(place).collect();
+        self.latest = Some((limits.clone(), places.clone()));
+        places
     }
 
     /// The limits that a call meets with what it reserves of each; or why it is refused whatever its
@@ -51,9 +87,9 @@ impl JudgedKind {
         session: Option<&str>,
     ) -> Result<JudgedCall, &'static str> {
         let key = self.key.as_ref().map_err(|reason| *reason)?;
-        let limits = self.limits(policy, key, &self.kind.asked, session, call.at);
+        let limits = self.limits(policy, key, self.asked, session, call.at);
         if self.kind.is_billed {
-            let called = policy.called(&self.kind.asked, call.at);
+            let called = self.asked.called(call.at);
             if !called.is_priced && unpriced_rule(key, &limits, called) == Unpriced::Block {
                 return Err("model_unpriced");
             }
@@ -69,17 +105,13 @@ impl JudgedKind {
 
     /// What each limit of the plan is settled to: of limits about models, what was used of them. A request
     /// for a model was made, whichever answered.
-    pub(super) fn actuals(
-        &self,
-        policy: &Policy,
-        call: &PastCall,
-        limits: &[AppliedLimit],
-    ) -> Vec<ExactAmount> {
+    pub(super) fn actuals(&self, call: &PastCall, limits: &[AppliedLimit]) -> Vec<ExactAmount> {
         let used = call.used();
         let is_other = self.kind.charged != self.kind.asked;
-        let charged = policy.called(&self.kind.charged, call.at);
+        let charged = is_other.then(|| self.charged.called(call.at));
         let actual = |limit: &AppliedLimit| {
-            let is_of_others = is_other && limit.is_of_models() && !limit.counts(charged.name, charged.id);
+            let is_others = |charged: Called<'_>| !limit.counts(charged.name, charged.id);
+            let is_of_others = charged.is_some_and(|charged| limit.is_of_models() && is_others(charged));
             limit.rule.measure.exact(if is_of_others { &crate::amounts::Amounts::FREE } else { &used })
         };
         limits.iter().map(actual).collect()
@@ -97,7 +129,7 @@ impl JudgedKind {
         if self.kind.charged == self.kind.asked || !self.kind.is_billed {
             return Vec::new();
         }
-        let limits = self.limits(policy, key, &self.kind.charged, session, call.at);
+        let limits = self.limits(policy, key, self.charged, session, call.at);
         let is_planned = |limit: &AppliedLimit| planned.iter().any(|p| p.limit.key == limit.limit.key);
         limits.iter().filter(|limit| limit.is_of_models() && !is_planned(limit)).cloned().collect()
     }
@@ -106,14 +138,12 @@ impl JudgedKind {
         &self,
         policy: &Policy,
         key: &KeyPolicy,
-        model: &str,
+        model: Model<'_>,
         session: Option<&str>,
         at: TimestampMs,
     ) -> Arc<[AppliedLimit]> {
-        let models = match model {
-            "" => Vec::new(),
-            model => policy.models_called([model].into_iter(), at),
-        };
+        let named = (!model.name.is_empty()).then(|| model.called(at));
+        let models = policy.models_looked_at(named.into_iter());
         let circumstances = Circumstances {
             caller: &self.kind.caller,
             session,

@@ -8,22 +8,37 @@ mod calls;
 mod clock;
 mod judge;
 mod run;
+mod shrink;
 mod tally;
 #[cfg(test)]
 mod tests;
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use tollgate_limiter::{Amount, ExactAmount, TimestampMs};
 use tollgate_store::MemoryStore;
-use tollgate_usage::{Past, ReplaySummary, UsageError, replay_all};
+use tollgate_usage::{ReplaySummary, UsageError, digest_all};
 
 use crate::policy::{KeyLimit, Policy};
 
-use self::{calls::Calls, clock::CallClock, run::Run};
+use self::{
+    calls::{Calls, PastCall},
+    clock::CallClock,
+    run::Run,
+    shrink::{Shrink, Shrunk},
+};
 
 /// The most calls that one simulation holds: some 150 bytes each.
 const CALLS_MAX: usize = 20_000_000;
+
+/// The bytes of a short line.
+const LINE_BYTES_MIN: u64 = 400;
 
 /// What would have become of past calls.
 ///
@@ -130,26 +145,31 @@ pub(crate) fn simulate<P: AsRef<Path>>(
     let since = since.unwrap_or(TimestampMs::new(0));
     let clock = Arc::new(CallClock::new(since));
     let store = MemoryStore::new(clock.clone());
-    let (mut calls, mut spent_before) = (Calls::default(), SimulatedCalls::default());
-    let mut past_refusals = 0;
+    let (mut calls, mut spent_before) = (Vec::new(), SimulatedCalls::default());
+    // Only room: it grows without, where the system does not promise so much.
+    let _ = calls.try_reserve(calls_at_most(paths));
+    let (mut past_refusals, mut without_reserved_output) = (0, 0);
+    let is_full = AtomicBool::new(false);
     let reading = |done, total| progress(SimulateProgress::Reading(done, total));
-    let summary = replay_all(paths, reading, |past| match past {
-        Past::Refusal(refusal) => past_refusals += u64::from(refusal.ts >= since),
-        Past::Usage(event) if event.ts < since => {
-            spent_before.add(event.cost);
-            policy.spent_of(event, |limit, spent| store.restore(limit, event.ts..=event.ts, spent));
+    let take = |reader, shrunk| match shrunk {
+        Shrunk::Nothing => {}
+        Shrunk::Refusal => past_refusals += 1,
+        Shrunk::Before(at, cost, spent_of) => {
+            spent_before.add(cost);
+            spent_of.iter().for_each(|(limit, spent)| store.restore(limit, at..=at, *spent));
         }
-        Past::Usage(event) => {
-            if calls.len() <= CALLS_MAX {
-                calls.push(policy, event);
-            }
+        Shrunk::Call(_, _) if calls.len() >= CALLS_MAX => is_full.store(true, Ordering::Relaxed),
+        Shrunk::Call(call, says_output) => {
+            without_reserved_output += u64::from(!says_output);
+            calls.push(PastCall { reader, ..call });
         }
-    })?;
-    if calls.len() > CALLS_MAX {
+    };
+    let (summary, readers) = digest_all(paths, reading, || Shrink::new(policy, since, &is_full), take)?;
+    if is_full.load(Ordering::Relaxed) {
         return Err(SimulateError::TooManyCalls);
     }
-    let without_reserved_output = calls.without_reserved_output();
-    let decided = Run::new(policy, &store, &clock, &calls).through(&calls, &mut progress);
+    let calls = Calls::new(calls, readers);
+    let decided = Run::new(policy, &store, &clock, &calls).through(&mut progress);
     Ok(Simulation {
         calls: decided.calls,
         spent_before,
@@ -161,6 +181,14 @@ pub(crate) fn simulate<P: AsRef<Path>>(
         without_reserved_output,
         summary,
     })
+}
+
+/// Room for as many calls as the files can have of usual lines: what is not filled takes no memory, and what
+/// is filled is not moved.
+fn calls_at_most<P: AsRef<Path>>(paths: &[P]) -> usize {
+    let bytes = paths.iter().filter_map(|path| path.as_ref().metadata().ok()).map(|found| found.len());
+    let calls = bytes.sum::<u64>() / LINE_BYTES_MIN;
+    usize::try_from(calls).map_or(CALLS_MAX, |calls| calls.min(CALLS_MAX))
 }
 
 impl SimulatedCalls {

@@ -2,19 +2,17 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use tollgate_limiter::{
-    Amount, CounterView, ENTRIES_MAX, Entry, Limit, Plan, ReservationId, TimestampMs, Verdict,
-};
+use tollgate_limiter::{ENTRIES_MAX, Entry, Plan, Refusal, ReservationId, TimestampMs, Verdict};
 use tollgate_store::{Attempt, Held, MemoryStore, Store};
 
 use crate::policy::{AppliedLimit, Policy};
 
 use super::{
     SimulateProgress,
-    calls::{Calls, PastCall},
+    calls::{Calls, Kind, PastCall},
     clock::CallClock,
     judge::{JudgedCall, JudgedKind},
-    tally::{Cause, Tally},
+    tally::{Cause, Places, Tally},
 };
 
 /// After so many calls progress is told.
@@ -25,17 +23,20 @@ pub(super) struct Run<'a> {
     policy: &'a Policy,
     store: &'a MemoryStore,
     clock: &'a CallClock,
-    kinds: Vec<JudgedKind>,
+    calls: &'a Calls<'a>,
+    /// Of each reader.
+    kinds: Vec<Vec<JudgedKind<'a>>>,
     /// Calls that are open, by their ends; those of one millisecond in the order of their admission.
-    open: BTreeMap<(TimestampMs, ReservationId), Open>,
+    open: BTreeMap<(TimestampMs, ReservationId), Open<'a>>,
     ids: u128,
     tally: Tally,
 }
 
-struct Open {
-    call: PastCall,
+struct Open<'a> {
+    call: &'a PastCall,
     held: Held,
     limits: Arc<[AppliedLimit]>,
+    places: Places,
 }
 
 impl<'a> Run<'a> {
@@ -43,37 +44,37 @@ impl<'a> Run<'a> {
         policy: &'a Policy,
         store: &'a MemoryStore,
         clock: &'a CallClock,
-        calls: &Calls,
+        calls: &'a Calls<'a>,
     ) -> Self {
-        let kinds = calls.kinds().iter().map(|kind| JudgedKind::new(policy, kind)).collect();
-        Self { policy, store, clock, kinds, open: BTreeMap::new(), ids: 0, tally: Tally::default() }
+        let judged = |kinds: &'a [Kind]| kinds.iter().map(|kind| JudgedKind::new(policy, kind)).collect();
+        let kinds = calls.kinds().map(judged).collect();
+        Self { policy, store, clock, calls, kinds, open: BTreeMap::new(), ids: 0, tally: Tally::default() }
     }
 
-    /// Decides all `calls`.
-    pub(super) fn through(mut self, calls: &Calls, progress: &mut impl FnMut(SimulateProgress)) -> Tally {
+    /// Decides all calls.
+    pub(super) fn through(mut self, progress: &mut impl FnMut(SimulateProgress)) -> Tally {
+        let calls = self.calls.in_order();
         let total = u64::try_from(calls.len()).unwrap_or(u64::MAX);
         let mut done = 0;
-        for some in calls.in_order().chunks(CALLS_A_STEP) {
+        for some in calls.chunks(CALLS_A_STEP) {
             for call in some {
-                self.settle_until(calls, call.at);
-                self.decide(calls, call);
+                self.settle_until(call.at);
+                self.decide(call);
             }
             done += u64::try_from(some.len()).unwrap_or(0);
             progress(SimulateProgress::Deciding(done, total));
         }
-        self.settle_until(calls, TimestampMs::new(u64::MAX));
+        self.settle_until(TimestampMs::new(u64::MAX));
         self.tally
     }
 
-    fn decide(&mut self, calls: &Calls, call: &PastCall) {
+    fn decide(&mut self, call: &'a PastCall) {
         self.clock.set(call.at);
         self.tally.call(call.cost);
-        let Some((kind, judged)) =
-            calls.kinds().get(call.kind as usize).zip(self.kinds.get(call.kind as usize))
-        else {
-            return;
-        };
-        let JudgedCall { limits, plan } = match judged.judge(self.policy, call, calls.session(call)) {
+        let of_reader = self.kinds.get_mut(call.reader);
+        let Some(judged) = of_reader.and_then(|kinds| kinds.get_mut(call.kind as usize)) else { return };
+        let kind = judged.kind;
+        let JudgedCall { limits, plan } = match judged.judge(self.policy, call, self.calls.session(call)) {
             Ok(judged) => judged,
             Err(reason) => return self.tally.refused(Cause::Reason(reason), kind, call),
         };
@@ -85,48 +86,50 @@ impl<'a> Run<'a> {
         let Ok(Ok(verdict)) = self.store.reserve(id, plan.clone(), Attempt::First).now_or_later() else {
             return;
         };
-        let places = self.tally.met(&limits, call.at);
+        let places = judged.places(&limits, |limit| self.tally.place(limit, call.at));
+        self.tally.met(&places);
         match verdict {
-            Verdict::Refused(refusal) => {
-                let place = |index: usize| places.get(index).copied();
-                for refusing in &refusal.refusing {
-                    place(refusing.index)
-                        .into_iter()
-                        .for_each(|place| self.tally.limit_refused(place, call.cost));
-                }
-                let cause = place(refusal.binding.index).map_or(Cause::Reason("limit"), Cause::Limit);
-                self.tally.refused(cause, kind, call);
-            }
+            Verdict::Refused(refusal) => self.refuse(kind, call, &refusal, &places),
             Verdict::Admitted(admission) => {
                 for index in admission.over_soft.iter() {
                     places.get(index).into_iter().for_each(|place| self.tally.over_soft(*place, call.cost));
                 }
-                self.note_peaks(&limits, call.at);
+                self.note_peaks(&plan, &places, call.at);
                 let held = Held { id, plan, at: admission.at };
-                self.open.insert((call.ends, id), Open { call: *call, held, limits });
+                self.open.insert((call.ends, id), Open { call, held, limits, places });
             }
         }
     }
 
+    fn refuse(&mut self, kind: &Kind, call: &PastCall, refusal: &Refusal, places: &Places) {
+        let place = |index: usize| places.get(index).copied();
+        for place in refusal.refusing.iter().filter_map(|refusing| place(refusing.index)) {
+            self.tally.limit_refused(place, call.cost);
+        }
+        let cause = place(refusal.binding.index).map_or(Cause::Reason("limit"), Cause::Limit);
+        self.tally.refused(cause, kind, call);
+    }
+
     /// Settles what has ended by `now`.
-    fn settle_until(&mut self, calls: &Calls, now: TimestampMs) {
+    fn settle_until(&mut self, now: TimestampMs) {
         while let Some(first) = self.open.first_entry().filter(|first| first.key().0 <= now) {
             let ((ends, _), open) = first.remove_entry();
             self.clock.set(ends);
-            self.settle(calls, &open);
+            self.settle(&open);
         }
     }
 
-    fn settle(&mut self, calls: &Calls, open: &Open) {
-        let Open { call, held, limits } = open;
-        let Some(judged) = self.kinds.get(call.kind as usize) else { return };
-        let actuals = judged.actuals(self.policy, call, limits);
-        let unplanned = judged.unplanned(self.policy, call, calls.session(call), limits);
+    fn settle(&mut self, open: &Open<'_>) {
+        let Open { call, held, limits, places } = open;
+        let of_reader = self.kinds.get(call.reader);
+        let Some(judged) = of_reader.and_then(|kinds| kinds.get(call.kind as usize)) else { return };
+        let actuals = judged.actuals(call, limits);
+        let unplanned = judged.unplanned(self.policy, call, self.calls.session(call), limits);
         let is_more = held.plan.charges().zip(&actuals).any(|(charge, actual)| actual.rounded_up() > charge);
         let settled = self.store.settle(held, &actuals).now_or_later();
         debug_assert!(matches!(settled, Ok(Ok(_))), "a store in memory settles what it holds");
         if is_more {
-            self.note_peaks(limits, call.ends);
+            self.note_peaks(&held.plan, places, call.ends);
         }
         for some in unplanned.chunks(ENTRIES_MAX) {
             self.charge(call, some);
@@ -145,19 +148,15 @@ impl<'a> Run<'a> {
         let held = Held { id: ReservationId::new(self.ids), plan: Arc::new(plan), at: call.at };
         let settled = self.store.settle(&held, &actuals).now_or_later();
         debug_assert!(matches!(settled, Ok(Ok(_))), "a store in memory charges what it is told");
-        self.tally.met(limits, call.at);
-        self.note_peaks(limits, call.ends);
+        let places: Places = limits.iter().map(|limit| self.tally.place(limit, call.at)).collect();
+        self.tally.met(&places);
+        self.note_peaks(&held.plan, &places, call.ends);
     }
 
-    fn note_peaks(&mut self, limits: &[AppliedLimit], at: TimestampMs) {
-        let counters: Vec<Arc<Limit>> = limits.iter().map(|limit| limit.limit.clone()).collect();
-        let Ok(Ok(views)) = self.store.inspect(&counters).now_or_later() else { return };
-        for (limit, view) in limits.iter().zip(&views) {
-            self.tally.peak(limit, in_use(view), at);
-        }
+    fn note_peaks(&mut self, plan: &Plan, places: &Places, at: TimestampMs) {
+        let mut places = places.iter();
+        self.store.in_use(plan, |in_use| {
+            places.next().into_iter().for_each(|place| self.tally.peak(*place, in_use, at));
+        });
     }
-}
-
-fn in_use(view: &CounterView) -> Amount {
-    view.spent.rounded_up().saturating_add(view.held)
 }

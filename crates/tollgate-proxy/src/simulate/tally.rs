@@ -36,6 +36,9 @@ pub(super) struct Tally {
 /// Why, and of which tenant and key.
 type Whose = (Cause, Arc<str>, Arc<str>);
 
+/// The places of the limits of a plan, in its order.
+pub(super) type Places = Arc<[usize]>;
+
 #[derive(Clone, Copy, Debug)]
 struct Refusals {
     calls: SimulatedCalls,
@@ -60,14 +63,11 @@ impl Tally {
         self.calls.add(cost);
     }
 
-    /// A call meets `limits`: their places.
-    pub(super) fn met(&mut self, limits: &[AppliedLimit], at: TimestampMs) -> Vec<usize> {
-        let mut met = |limit: &AppliedLimit| {
-            let place = self.place(limit, at);
-            self.limits.get_mut(place).into_iter().for_each(|tally| tally.calls += 1);
-            place
-        };
-        limits.iter().map(&mut met).collect()
+    /// A call meets limits.
+    pub(super) fn met(&mut self, places: &Places) {
+        for place in places.iter() {
+            self.limits.get_mut(*place).into_iter().for_each(|tally| tally.calls += 1);
+        }
     }
 
     /// A limit refuses a call, be it alone or with others.
@@ -81,8 +81,7 @@ impl Tally {
     }
 
     /// So much is in use of a limit.
-    pub(super) fn peak(&mut self, limit: &AppliedLimit, in_use: Amount, at: TimestampMs) {
-        let place = self.place(limit, at);
+    pub(super) fn peak(&mut self, place: usize, in_use: Amount, at: TimestampMs) {
         if let Some(tally) = self.limits.get_mut(place).filter(|tally| in_use > tally.peak) {
             (tally.peak, tally.peak_at) = (in_use, at);
         }
@@ -131,7 +130,8 @@ impl Tally {
         limits.into_iter().map(LimitTally::simulated).collect()
     }
 
-    fn place(&mut self, limit: &AppliedLimit, at: TimestampMs) -> usize {
+    /// The place of a limit, which a call of the moment `at` meets.
+    pub(super) fn place(&mut self, limit: &AppliedLimit, at: TimestampMs) -> usize {
         let of_rule = self.places.entry(Arc::as_ptr(&limit.rule).addr()).or_default();
         let id = limit.bounded_id();
         if let Some(place) = of_rule.get(id) {

@@ -93,6 +93,17 @@ impl MemoryStore {
         })
     }
 
+    /// Tells `each`, in the order of the plan, how much of each of its limits is in use now: what is spent,
+    /// rounded up, and what is held.
+    pub fn in_use(&self, plan: &Plan, mut each: impl FnMut(Amount)) {
+        let now = self.clock.now();
+        self.counters.lock(limits(plan), |counters| {
+            for limit in limits(plan) {
+                each(counters.read(limit, now, |counter| counter.in_use(limit, now)));
+            }
+        });
+    }
+
     /// How many reservations are open.
     pub fn open_reservations(&self) -> usize {
         self.reservations.iter().map(|shard| lock(shard).open()).sum()

@@ -222,10 +222,10 @@ fn text<'a>(text: Option<&'a Text<'_>>) -> Option<&'a str> {
 }
 
 /// What is wrong with a line, without any of its text.
-pub(super) fn describe(error: &serde_json::Error) -> String {
+pub(super) fn describe(error: &serde_json::Error) -> Cow<'static, str> {
     match error.classify() {
-        serde_json::error::Category::Data => "a field is missing or of the wrong type".to_owned(),
-        _ => format!("it is not JSON (column {})", error.column()),
+        serde_json::error::Category::Data => "a field is missing or of the wrong type".into(),
+        _ => format!("it is not JSON (column {})", error.column()).into(),
     }
 }
 

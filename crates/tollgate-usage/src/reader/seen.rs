@@ -1,26 +1,36 @@
-//! Which request ids were there before.
+//! Which calls were there before.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 
-/// A set of request ids at 16 bytes each.
-///
-/// Our own ids are 128 bits in hexadecimal and are kept as such; of any other id two hashes with
-/// keys that nobody knows are kept.
+use foldhash::quality;
+
+/// A set of [names](Names) at 16 bytes each.
 #[derive(Default)]
-pub(super) struct Seen {
-    ids: HashSet<u128>,
-    hashers: (RandomState, RandomState),
-}
+pub(super) struct Seen(HashSet<u128, quality::RandomState>);
 
 impl Seen {
-    /// Whether `id` is new. An empty id names nothing and is always new.
-    pub(super) fn insert(&mut self, id: &str) -> bool {
-        id.is_empty() || self.ids.insert(hex_bits(id.as_bytes()).unwrap_or_else(|| self.hash(id)))
+    /// Whether `name` is new. What has no name is always new.
+    pub(super) fn insert(&mut self, name: Option<u128>) -> bool {
+        name.is_none_or(|name| self.0.insert(name))
+    }
+}
+
+/// Request ids as numbers. Of one another's clones they make the same.
+///
+/// Our own ids are 128 bits in hexadecimal and are taken as such; of any other id two hashes with
+/// keys that nobody knows are put together.
+#[derive(Clone, Default)]
+pub(super) struct Names(RandomState, RandomState);
+
+impl Names {
+    /// The name that `id` is; `None`: an empty one names nothing.
+    pub(super) fn of(&self, id: &str) -> Option<u128> {
+        (!id.is_empty()).then(|| hex_bits(id.as_bytes()).unwrap_or_else(|| self.hash(id)))
     }
 
     fn hash(&self, id: &str) -> u128 {
-        let (high, low) = &self.hashers;
+        let Self(high, low) = self;
         u128::from(high.hash_one(id)) << 64 | u128::from(low.hash_one(id))
     }
 }

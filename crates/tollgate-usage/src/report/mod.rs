@@ -8,13 +8,13 @@ mod moment;
 mod totals;
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::path::Path;
 
+use foldhash::quality::RandomState;
 use tollgate_limiter::TimestampMs;
 
 use crate::error::UsageError;
-use crate::reader::{Past, ReplaySummary, replay_all};
+use crate::reader::{Digest, Past, ReplaySummary, digest_all};
 use dimension::Values;
 
 pub use dimension::{Dimension, UnknownDimension};
@@ -71,55 +71,56 @@ impl Report {
         options: &ReportOptions,
         progress: impl FnMut(u64, u64),
     ) -> Result<Self, UsageError> {
-        let mut groups = Groups::new(&options.by, GROUPS_MAX);
-        let since = options.since.unwrap_or(TimestampMs::new(0));
-        let summary = replay_all(paths, progress, |past| {
-            let at = dimension::moment(&past);
-            if at >= since && options.until.is_none_or(|until| at < until) {
-                groups.add(&past);
-            }
-        })?;
+        let mut groups = Groups::new(GROUPS_MAX);
+        let make = || Grouping { options, values: Values::default() };
+        let (summary, _) = digest_all(paths, progress, make, |_, record| groups.add(record))?;
         Ok(groups.into_report(options.by.clone(), summary))
     }
 }
 
-/// Groups under construction.
-struct Groups<'o> {
-    by: &'o [Dimension],
-    groups_max: usize,
-    places: HashMap<Box<[u8]>, usize>,
-    totals: Vec<Totals>,
-    rest: Option<Totals>,
+/// Finds the group of each call.
+struct Grouping<'o> {
+    options: &'o ReportOptions,
     values: Values,
 }
 
-impl<'o> Groups<'o> {
-    fn new(by: &'o [Dimension], groups_max: usize) -> Self {
-        Self {
-            by,
-            groups_max,
-            places: HashMap::new(),
-            totals: Vec::new(),
-            rest: None,
-            values: Values::default(),
-        }
+impl Digest for Grouping<'_> {
+    /// The values of the group and what to add to it; `None`: the call does not count.
+    type Record = Option<(Box<[u8]>, Totals)>;
+
+    fn digest(&mut self, past: Past<'_>) -> Self::Record {
+        let ReportOptions { by, since, until } = self.options;
+        let at = dimension::moment(&past);
+        let counts = since.is_none_or(|since| at >= since) && until.is_none_or(|until| at < until);
+        counts.then(|| (self.values.of(by, &past).into(), Totals::of(&past)))
+    }
+}
+
+/// Groups under construction.
+struct Groups {
+    groups_max: usize,
+    places: HashMap<Box<[u8]>, usize, RandomState>,
+    totals: Vec<Totals>,
+    rest: Option<Totals>,
+}
+
+impl Groups {
+    fn new(groups_max: usize) -> Self {
+        Self { groups_max, places: HashMap::default(), totals: Vec::new(), rest: None }
     }
 
-    fn add(&mut self, past: &Past<'_>) {
-        let values = self.values.of(self.by, past);
-        let totals = match self.places.get(values) {
+    fn add(&mut self, record: Option<(Box<[u8]>, Totals)>) {
+        let Some((values, more)) = record else { return };
+        let totals = match self.places.get(&values) {
             Some(place) => self.totals.get_mut(*place),
-            None if self.totals.len() < self.groups_max => match self.places.entry(values.into()) {
-                Entry::Occupied(place) => self.totals.get_mut(*place.get()),
-                Entry::Vacant(place) => {
-                    place.insert(self.totals.len());
-                    self.totals.push(Totals::default());
-                    self.totals.last_mut()
-                }
-            },
+            None if self.totals.len() < self.groups_max => {
+                self.places.insert(values, self.totals.len());
+                self.totals.push(Totals::default());
+                self.totals.last_mut()
+            }
             None => Some(self.rest.get_or_insert_default()),
         };
-        totals.into_iter().for_each(|totals| totals.add(past));
+        totals.into_iter().for_each(|totals| totals.merge(&more));
     }
 
     fn into_report(self, by: Vec<Dimension>, summary: ReplaySummary) -> Report {
@@ -143,7 +144,6 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::reader::replay_all;
 
     #[test]
     fn groups_beyond_the_bound_are_summed_up_in_one() {
@@ -155,10 +155,12 @@ mod tests {
         };
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), (0..10).map(|n| line(n % 5)).collect::<String>()).unwrap();
-        let by = [Dimension::Tenant];
-        let mut groups = Groups::new(&by, 3);
-        let summary = replay_all(&[file.path()], |_, _| (), |past| groups.add(&past)).unwrap();
-        let report = groups.into_report(by.to_vec(), summary);
+        let options = ReportOptions { by: vec![Dimension::Tenant], ..ReportOptions::default() };
+        let mut groups = Groups::new(3);
+        let make = || Grouping { options: &options, values: Values::default() };
+        let (summary, _) =
+            digest_all(&[file.path()], |_, _| (), make, |_, record| groups.add(record)).unwrap();
+        let report = groups.into_report(options.by, summary);
         assert_eq!(report.rows.len(), 3);
         assert_eq!(report.rest.map(|rest| rest.requests), Some(4));
         assert_eq!((report.total.requests, report.total.cost.units()), (10, 30));

@@ -35,24 +35,24 @@ impl Totals {
         u64::try_from(share).unwrap_or(u64::MAX)
     }
 
-    /// Adds a call.
-    pub(super) fn add(&mut self, past: &Past<'_>) {
+    /// Those of one call.
+    pub(super) fn of(past: &Past<'_>) -> Self {
         match past {
             Past::Usage(event) => {
                 let (estimated_requests, estimated_cost) = match event.usage_estimated {
                     true => (1, event.cost),
                     false => (0, ExactAmount::ZERO),
                 };
-                self.merge(&Self {
+                Self {
                     requests: 1,
                     refusals: 0,
                     tokens: event.tokens,
                     cost: event.cost,
                     estimated_requests,
                     estimated_cost,
-                });
+                }
             }
-            Past::Refusal(_) => self.refusals = self.refusals.saturating_add(1),
+            Past::Refusal(_) => Self { refusals: 1, ..Self::default() },
         }
     }
 

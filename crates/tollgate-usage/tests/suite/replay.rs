@@ -8,8 +8,8 @@ use crate::common::{line, read, refusal, usage};
 use proptest::prelude::*;
 use tollgate_limiter::{ExactAmount, MicroUsd, TimestampMs, Tokens};
 use tollgate_usage::{
-    Event, FirstReserved, Past, ReplaySummary, Session, TokenCounts, UsageError, UsageEvent, Writer,
-    WriterOptions, replay, replay_all,
+    Digest, Event, FirstReserved, Past, ReplaySummary, Session, TokenCounts, UsageError, UsageEvent, Writer,
+    WriterOptions, digest_all, replay,
 };
 
 fn text_of(events: &[Event]) -> String {
@@ -21,12 +21,40 @@ fn three() -> Vec<Event> {
     vec![usage("one"), Event::Refusal(refusal("no")), usage("two")]
 }
 
-/// Writes `content` to a file of its own and reads it: the summary and the ids.
+/// Writes `content` to a file of its own and reads it: the summary and the ids. Read on several threads the
+/// file has the same events in the same order.
 fn read_bytes(content: &[u8]) -> io::Result<(ReplaySummary, Vec<String>)> {
     let file = tempfile::NamedTempFile::new()?;
     fs::write(file.path(), content)?;
     let (summary, events) = read(file.path()).map_err(io::Error::other)?;
-    Ok((summary, events.into_iter().map(|(id, _)| id).collect()))
+    let ids = events.into_iter().map(|(id, _)| id).collect();
+    let mut digested = Vec::new();
+    let take = |_, (is_usage, id, _): Told| digested.extend(is_usage.then_some(id));
+    let (other, _) = digest_all(&[file.path()], |_, _| (), || Telling, take).map_err(io::Error::other)?;
+    assert_eq!(digested, ids);
+    assert_eq!((other.events, other.torn_tail), (summary.events, summary.torn_tail));
+    Ok((summary, ids))
+}
+
+/// Whether it is a usage event, its id, and how it ended.
+type Told = (bool, String, String);
+
+/// Tells of what is read on several threads.
+struct Telling;
+
+impl Digest for Telling {
+    type Record = Told;
+
+    fn digest(&mut self, past: Past<'_>) -> Told {
+        match past {
+            Past::Usage(event) => (true, event.request_id.to_owned(), event.outcome.to_owned()),
+            Past::Refusal(refused) => {
+                let whose = (refused.tenant, refused.key, refused.session, refused.attributes().count());
+                let what = (refused.provider, refused.model, refused.path, refused.status);
+                (false, refused.request_id.to_owned(), format!("{} {whose:?} {what:?}", refused.reason))
+            }
+        }
+    }
 }
 
 #[test]
@@ -81,25 +109,18 @@ fn several_files_are_read_as_one_and_refusals_come_back() {
     // A call may have the id of a refused one; a line may be in both files.
     fs::write(&second, text_of(&[usage("a"), usage("x"), Event::Refusal(refusal("x"))])).unwrap();
     let (mut seen, mut steps) = (Vec::new(), Vec::new());
-    let each = |past: Past<'_>| match past {
-        Past::Usage(event) => seen.push(format!("{} {}", event.request_id, event.outcome)),
-        Past::Refusal(refused) => {
-            assert_eq!((refused.tenant, refused.key, refused.session), ("acme", "ci", None));
-            assert_eq!((refused.provider, refused.model), (Some("anthropic"), "claude-sonnet-5-5"));
-            assert_eq!((refused.path, refused.status), ("/v1/messages", 402));
-            assert_eq!(refused.attributes().count(), 0);
-            seen.push(format!("{} {}", refused.request_id, refused.reason));
-        }
-    };
-    let summary = replay_all(&[&first, &second], |done, total| steps.push((done, total)), each).unwrap();
-    assert_eq!(seen, ["a complete", "x budget_exceeded", "x complete"]);
+    let take = |_, (_, id, end): Told| seen.push(format!("{id} {end}"));
+    let progress = |done, total| steps.push((done, total));
+    let (summary, _) = digest_all(&[&first, &second], progress, || Telling, take).unwrap();
+    let refused = r#"x budget_exceeded ("acme", "ci", None, 0) (Some("anthropic"), "claude-sonnet-5-5", "/v1/messages", 402)"#;
+    assert_eq!(seen, ["a complete", refused, "x complete"]);
     assert_eq!(summary, ReplaySummary { events: 2, refusals: 1, duplicates: 2, ..ReplaySummary::default() });
     let total = first.metadata().unwrap().len() + second.metadata().unwrap().len();
     assert!(steps.is_sorted() && steps.iter().all(|(_, all)| *all == total), "{steps:?}");
     assert_eq!(steps.last(), Some(&(total, total)));
-    assert!(
-        replay_all(&[&first, &directory.path().join("none")], |_, _| (), |_| ()).unwrap_err().is_missing()
-    );
+    let none = directory.path().join("none");
+    let missing = digest_all(&[&first, &none], |_, _| (), || Telling, |_, _| ()).map(drop);
+    assert!(missing.unwrap_err().is_missing());
 }
 
 #[test]
