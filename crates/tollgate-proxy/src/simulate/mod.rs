@@ -34,7 +34,7 @@ use self::{
     shrink::{Shrink, Shrunk},
 };
 
-/// The most calls that one simulation holds: some 150 bytes each.
+/// The most calls that one simulation holds: some 180 bytes each.
 const CALLS_MAX: usize = 20_000_000;
 
 /// The bytes of a short line.
