@@ -29,6 +29,8 @@ pub(crate) mod frame;
 mod left;
 mod log;
 #[cfg(test)]
+mod power_cut;
+#[cfg(test)]
 mod tests;
 
 use std::fs::File;

@@ -79,7 +79,7 @@ impl Disk for Noted {
 }
 
 /// So short that areas are left all the time.
-const SHORT: u64 = 1_000;
+pub(super) const SHORT: u64 = 1_000;
 
 impl Journal {
     /// A journal that nobody reads.
@@ -94,7 +94,7 @@ impl Journal {
 }
 
 /// The lines of calls whose number ends in 3 are long.
-fn line(id: usize, cost: u64) -> Vec<u8> {
+pub(super) fn line(id: usize, cost: u64) -> Vec<u8> {
     let model = "m".repeat(if id % 10 == 3 { 3_000 } else { 1 });
     format!(
         "{{\"v\":1,\"type\":\"usage\",\"ts\":\"2026-11-29T10:04:00.123Z\",\"request_id\":\"{id}\",\
@@ -275,7 +275,7 @@ fn files(writes: &[Write]) -> (tempfile::TempDir, PathBuf) {
 }
 
 /// The cost of each call that is restored, and how many of them come out of the journal.
-fn restored(path: &Path) -> (BTreeMap<usize, u64>, u64) {
+pub(super) fn restored(path: &Path) -> (BTreeMap<usize, u64>, u64) {
     let mut costs = BTreeMap::new();
     let summary = Journal::open(path)
         .unwrap()
