@@ -57,7 +57,9 @@ impl KeyPolicy {
             .into_iter()
             .filter_map(|scope| key.attributes.get(scope.name()).map(|value| (scope, value)));
         let global = Arc::from(Scope::Global.name());
-        let own = [(Scope::Global, &global), (Scope::Tenant, &tenant.id), (Scope::Key, &key.id)];
+        // The tenant's own first: a store that asks in steps asks these first, and what they refuse never charges what
+        // tenants share.
+        let own = [(Scope::Tenant, &tenant.id), (Scope::Key, &key.id), (Scope::Global, &global)];
         for (scope, value) in own.into_iter().chain(attributes) {
             for rule in rules.of(scope, value) {
                 let limit = rule.applied(value.clone(), owner, None);
