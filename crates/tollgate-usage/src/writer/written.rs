@@ -80,3 +80,45 @@ impl Drop for Written {
         let _ = self.write();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::task::Waker;
+
+    use super::*;
+    use crate::journal::Hold;
+    use crate::journal::frame::HEADER_BYTES;
+
+    fn held(journal: &Arc<Journal>, id: &str) -> (Hold, Written) {
+        let (hold, ticket) = journal.hold(&id.into(), &[0; HEADER_BYTES + 8]).unwrap();
+        (hold, Written::after(Arc::clone(journal), ticket, None))
+    }
+
+    fn poll(written: &mut Written) -> Poll<Result<(), UsageError>> {
+        Pin::new(written).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn who_waits_yields_once_and_the_first_to_come_back_writes_for_all() {
+        let journal = Arc::new(Journal::unread(Path::new("usage.jsonl")));
+        let (_first, mut first_written) = held(&journal, "first");
+        assert!(poll(&mut first_written).is_pending());
+        let (_second, mut second_written) = held(&journal, "second");
+        assert!(poll(&mut second_written).is_pending());
+        assert!(!first_written.is_written() && !second_written.is_written());
+        assert!(matches!(poll(&mut first_written), Poll::Ready(Ok(()))));
+        assert!(second_written.is_written(), "together");
+        assert!(matches!(poll(&mut second_written), Poll::Ready(Ok(()))));
+    }
+
+    #[test]
+    fn what_nobody_waits_for_is_written_when_it_is_dropped() {
+        let journal = Arc::new(Journal::unread(Path::new("usage.jsonl")));
+        let (_first, first_written) = held(&journal, "first");
+        let (_second, second_written) = held(&journal, "second");
+        drop(first_written);
+        assert!(second_written.is_written());
+        second_written.now().unwrap();
+    }
+}
