@@ -10,7 +10,7 @@ pub(crate) const HEADER_BYTES: usize = 32;
 /// Tells a frame from what else may be in the file, and its format from others.
 const MAGIC: [u8; 8] = *b"TGOPEN2\n";
 
-/// The line of the frame from which on an area is whole.
+/// The line of the frame from which on an area is whole, and with which it goes on after a batch that failed.
 const WHOLE: &[u8] = b".\n";
 
 /// What stands before the id of a call that was never sent after all.
@@ -19,7 +19,7 @@ const CANCELLED: u8 = b'-';
 /// What a frame holds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Frame<'a> {
-    /// Each frame has the number after that of the one before it.
+    /// Each frame has the number after that of the one before it, or a larger one after a batch that failed.
     pub(super) sequence: u64,
     pub(super) line: &'a [u8],
 }

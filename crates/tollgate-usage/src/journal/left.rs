@@ -77,8 +77,11 @@ impl Area {
         let mut source = BufReader::new(Section { file, offset: begin });
         while next_frame(&mut source, &mut bytes)? {
             let Some(frame) = frame::read(&bytes) else { break };
-            // What follows the last frame is of an earlier use of the area.
-            if next.is_some_and(|next| next != frame.sequence) {
+            // What follows the last frame is of an earlier use of the area, or of a batch that failed. After one
+            // the log goes on with a larger number, and says so.
+            let goes_on =
+                |next| frame.sequence == next || (frame.sequence > next && frame.says() == Says::Whole);
+            if !next.is_none_or(goes_on) {
                 break;
             }
             if next.is_none() {

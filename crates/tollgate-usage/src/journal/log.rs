@@ -43,6 +43,8 @@ pub(super) struct Log {
     tail: u64,
     leave_at: u64,
     area_bytes: u64,
+    /// The last batch failed: parts of it may be behind the tail.
+    is_torn: bool,
     /// The number of the next frame.
     sequence: u64,
     batch: Batch,
@@ -75,8 +77,7 @@ struct Batch {
     bytes: Vec<u8>,
     /// Where the newest frames of calls are once it is written.
     spots: Vec<(u32, Spot)>,
-    frames: u64,
-    /// Those of its frames that somebody waits for.
+    /// How many of its frames somebody waits for.
     lines: u64,
     ticket: Ticket,
 }
@@ -121,6 +122,7 @@ impl Log {
             tail: 0,
             leave_at: area_bytes,
             area_bytes,
+            is_torn: false,
             sequence: 1,
             batch: Batch::default(),
             over: <[Vec<_>; 2]>::default(),
@@ -168,7 +170,7 @@ impl Log {
 
     /// Puts a frame into the batch: room for a header and a line. It is the newest of the call at `index`.
     pub(super) fn push(&mut self, index: Option<u32>, frame: &[u8]) -> Ticket {
-        if self.tail == 0 && self.batch.bytes.is_empty() {
+        if (self.tail == 0 || self.is_torn) && self.batch.bytes.is_empty() {
             self.seal(&frame::whole());
         }
         let offset = self.tail.saturating_add(length(&self.batch.bytes));
@@ -186,7 +188,6 @@ impl Log {
             frame::seal(frame, self.sequence);
         }
         self.sequence = self.sequence.saturating_add(1);
-        self.batch.frames = self.batch.frames.saturating_add(1);
     }
 
     /// Writes the batch. How many lines it had, and an error of them all: none of them is in the log then.
@@ -198,16 +199,13 @@ impl Log {
         let full = || Err(io::Error::new(io::ErrorKind::QuotaExceeded, "the journal is full"));
         let written = if has_room { disk.write(&batch.bytes, offset) } else { full() };
         let spots = std::mem::take(&mut batch.spots);
-        match written {
-            Ok(()) => {
-                self.tail = end;
-                self.moved(&spots);
-            }
-            // What comes next is written over it.
-            Err(_) => self.sequence = self.sequence.saturating_sub(self.batch.frames),
+        // What comes next is written over a batch that failed, and goes on with larger numbers than any of it has.
+        self.is_torn = written.is_err();
+        if written.is_ok() {
+            self.tail = end;
+            self.moved(&spots);
         }
         std::mem::take(&mut self.batch.ticket).set(written.is_ok());
-        self.batch.frames = 0;
         let lines = std::mem::take(&mut self.batch.lines);
         self.batch.bytes.clear();
         self.batch.bytes.shrink_to(SPARE_BYTES_MAX);

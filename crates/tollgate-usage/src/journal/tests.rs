@@ -34,7 +34,7 @@ impl Write {
     }
 }
 
-/// A disk that notes what is written, and refuses to write when it is told to. Shared with the test that looks at
+/// A disk that notes what is written, and reports an error after it when it is told to. Shared with the test that looks at
 /// it.
 #[derive(Clone, Default)]
 struct Noted {
@@ -50,11 +50,9 @@ impl Noted {
 
 impl Disk for Noted {
     fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        if self.refuses.load(Ordering::Relaxed) {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
         self.writes.lock().unwrap().push(Write::Log { bytes: bytes.to_vec(), offset });
-        Ok(())
+        let refuses = self.refuses.load(Ordering::Relaxed);
+        if refuses { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
 
     fn read(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
