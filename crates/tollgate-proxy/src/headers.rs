@@ -25,25 +25,6 @@ pub(crate) const API_KEY: HeaderName = HeaderName::from_static("api-key");
 pub(crate) const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 
 pub(crate) const OWN_PREFIX: &str = "x-tollgate-";
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
-
-/// Headers that belong to one connection, not to the message (RFC 9110 §7.6.1), and the proxy's
-/// own credentials (§11.7).
-const HOP_BY_HOP: [HeaderName; 10] = [
-    header::CONNECTION,
-    // Answered by the server that the client talks to.
-    header::EXPECT,
-    KEEP_ALIVE,
-    PROXY_CONNECTION,
-    header::PROXY_AUTHENTICATE,
-    header::PROXY_AUTHORIZATION,
-    header::TE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-];
-
 /// Headers that may carry a client's credential.
 pub(crate) const CREDENTIALS: [HeaderName; 4] = [header::AUTHORIZATION, X_API_KEY, X_GOOG_API_KEY, API_KEY];
 
@@ -54,7 +35,8 @@ const KNOWN_CODINGS: [&str; 5] = ["gzip", "br", "zstd", "deflate", "identity"];
 ///
 /// One look at each name finds what is there to drop, most often nothing.
 pub(crate) fn strip_connection_headers(headers: &mut HeaderMap) {
-    let belongs_here = |name: &HeaderName| HOP_BY_HOP.contains(name) || name.as_str().starts_with(OWN_PREFIX);
+    let belongs_here =
+        |name: &HeaderName| is_hop_by_hop(name.as_str()) || name.as_str().starts_with(OWN_PREFIX);
     if !headers.keys().any(belongs_here) {
         return;
     }
@@ -62,6 +44,19 @@ pub(crate) fn strip_connection_headers(headers: &mut HeaderMap) {
     let found: Vec<HeaderName> = headers.keys().filter(|name| belongs_here(name)).cloned().collect();
     for name in found.into_iter().chain(named) {
         headers.remove(name);
+    }
+}
+
+/// Whether a header belongs to one connection, not to the message (RFC 9110 §7.6.1), or is a credential for
+/// this proxy (§11.7).
+fn is_hop_by_hop(name: &str) -> bool {
+    match name {
+        // Answered by the server that the client talks to.
+        "expect" => true,
+        "connection" | "keep-alive" | "proxy-connection" | "te" | "trailer" | "transfer-encoding"
+        | "upgrade" => true,
+        "proxy-authenticate" | "proxy-authorization" => true,
+        _ => false,
     }
 }
 

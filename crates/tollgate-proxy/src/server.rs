@@ -137,26 +137,20 @@ async fn accept(
         match accepted {
             Ok((stream, peer)) => {
                 let _ = stream.set_nodelay(true);
-                let io = TokioIo::new(stream);
-                let connection = serve(io, peer, shared.clone(), worker.clone(), tracker.clone());
-                tracker.spawn(until_cut(connection, cut.clone(), permit));
+                let client = Client { io: TokioIo::new(stream), peer, permit };
+                tracker.spawn(serve(client, shared.clone(), worker.clone(), tracker.clone(), cut.clone()));
             }
             Err(error) => pause_after(&error).await,
         }
     }
 }
 
-/// Runs a connection, which holds `permit`, until it ends or is cut.
-pub(crate) async fn until_cut(
-    connection: impl Future<Output = ()>,
-    cut: CancellationToken,
-    permit: Result<OwnedSemaphorePermit, AcquireError>,
-) {
-    tokio::select! {
-        () = connection => {}
-        () = cut.cancelled() => {}
-    }
-    drop(permit);
+/// A client that has connected.
+pub(crate) struct Client<T> {
+    pub(crate) io: T,
+    pub(crate) peer: SocketAddr,
+    /// Held as long as its connection is there.
+    pub(crate) permit: Result<OwnedSemaphorePermit, AcquireError>,
 }
 
 /// Waits after a failed accept, unless the connection failed and not the listener.
@@ -169,14 +163,15 @@ pub(crate) async fn pause_after(error: &io::Error) {
     }
 }
 
-/// Serves one connection until it ends.
-pub(crate) async fn serve(
-    io: impl Read + Write + Send + Unpin + 'static,
-    peer: SocketAddr,
+/// Serves one connection until it ends or is cut.
+pub(crate) async fn serve<T: Read + Write + Send + Unpin + 'static>(
+    client: Client<T>,
     shared: Arc<Shared>,
     worker: Arc<Worker>,
     tracker: TaskTracker,
+    cut: CancellationToken,
 ) {
+    let Client { io, peer, permit: _permit } = client;
     let io = StallGuard::new(io, CLIENT_STALL_MAX);
     let open = OpenRequests::default();
     let counted = open.clone();
@@ -191,6 +186,8 @@ pub(crate) async fn serve(
     tokio::pin!(idle);
     let stop = shared.stop.cancelled();
     tokio::pin!(stop);
+    let cut = cut.cancelled();
+    tokio::pin!(cut);
     let mut ending = false;
     loop {
         tokio::select! {
@@ -215,6 +212,8 @@ pub(crate) async fn serve(
                 // Half a head is no request: it does not hold the drain.
                 idle.set(open.none_for(1, pause));
             }
+            // After the stop only: it is looked at with every piece of a request.
+            () = cut.as_mut(), if ending => return,
         }
     }
 }

@@ -29,7 +29,7 @@ use crate::{
     Setup,
     error::StartError,
     network::Network,
-    server::{self, Shared, Worker},
+    server::{self, Client, Shared, Worker},
 };
 
 /// Connects to a provider: the far end of a connection, or why there is none.
@@ -81,8 +81,9 @@ impl InMemoryProxy {
         let (near, far) = tokio::io::duplex(CONNECTION_BYTES);
         let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let (shared, worker) = (self.shared.clone(), self.worker.clone());
-        let connection = server::serve(TokioIo::new(far), peer, shared, worker, self.connections.clone());
-        self.connections.spawn(server::until_cut(connection, self.cut.clone(), Ok(permit)));
+        let client = Client { io: TokioIo::new(far), peer, permit: Ok(permit) };
+        let (connections, cut) = (self.connections.clone(), self.cut.clone());
+        self.connections.spawn(server::serve(client, shared, worker, connections, cut));
         Ok(near)
     }
 

@@ -124,10 +124,20 @@ const CLAUDE_RATIO: TextRatio =
 fn claude_version(name: &str) -> (u32, u32) {
     // Dates are longer than any version number.
     let mut numbers = name
-        .split(|c: char| !c.is_ascii_alphanumeric())
-        .skip_while(|part| part.parse::<u32>().is_err())
-        .map_while(|part| part.parse::<u32>().ok().filter(|n| *n < 100));
+        .as_bytes()
+        .split(|byte| !byte.is_ascii_alphanumeric())
+        .map(whole_number)
+        .skip_while(Option::is_none)
+        .map_while(|number| number.filter(|n| *n < 100));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// The number that consists of `digits` and nothing else.
+fn whole_number(digits: &[u8]) -> Option<u32> {
+    let with = |number: u32, digit: &u8| {
+        digit.is_ascii_digit().then(|| number.checked_mul(10)?.checked_add(u32::from(digit - b'0')))?
+    };
+    (!digits.is_empty()).then(|| digits.iter().try_fold(0, with))?
 }
 
 /// How a model counts images.

@@ -10,9 +10,10 @@
 //! apart from others until an hour more than that. Their sums are of at most a day: no counter that has some of a
 //! sum's calls was forgotten between its first and its last one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use foldhash::quality::RandomState;
 use tollgate_limiter::{DurationMs, ExactAmount, Period, TimestampMs};
 
 use crate::json::{self, SumLine};
@@ -59,27 +60,32 @@ struct Sum {
 #[derive(Debug)]
 pub(super) struct Aggregate {
     names: Names,
-    sums: HashMap<Common, Sum>,
+    sums: Sums,
     /// Of each tenant, path and model.
-    estimates: HashMap<[u32; 3], Estimates>,
+    estimates: HashMap<[u32; 3], Estimates, RandomState>,
     newest: TimestampMs,
     compact_at: usize,
+    /// Room for a text.
+    buffer: Vec<u8>,
 }
+
+type Sums = HashMap<Common, Sum, RandomState>;
 
 #[derive(Debug)]
 struct Estimates {
     at: TimestampMs,
-    pairs: std::collections::VecDeque<(u64, u64)>,
+    pairs: VecDeque<(u64, u64)>,
 }
 
 impl Aggregate {
     pub(super) fn new() -> Self {
         Self {
             names: Names::default(),
-            sums: HashMap::new(),
-            estimates: HashMap::new(),
+            sums: Sums::default(),
+            estimates: HashMap::default(),
             newest: TimestampMs::new(0),
             compact_at: COMPACT_AT,
+            buffer: Vec::new(),
         }
     }
 
@@ -116,20 +122,25 @@ impl Aggregate {
     }
 
     fn common(&mut self, event: &Replayed<'_>) -> Common {
-        let (mut attributes, mut caller) = (Vec::new(), Vec::new());
-        json::write_attributes(&mut attributes, event.attributes());
-        json::write_names(&mut caller, event.caller_attributes());
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap_or_default();
-        let (attributes, caller) = (text(attributes), text(caller));
+        let attributes = self.number_of(|out| json::write_attributes(out, event.attributes()));
+        let caller = self.number_of(|out| json::write_names(out, event.caller_attributes()));
         let path = event.session.map_or("", |_| event.path);
         let requested = event.requested_model.unwrap_or("");
-        let texts =
-            [event.tenant, event.key, &attributes, &caller, event.provider, event.model, requested, path];
+        let [tenant, key, provider, model, requested, path] =
+            [event.tenant, event.key, event.provider, event.model, requested, path]
+                .map(|text| self.names.number(text));
         Common {
             session: event.session.map(Box::from),
-            names: texts.map(|text| self.names.number(text)),
+            names: [tenant, key, attributes, caller, provider, model, requested, path],
             begins: self.begins(event.ts, event.session.is_some()),
         }
+    }
+
+    /// The number of the text that `write` writes.
+    fn number_of(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> u32 {
+        self.buffer.clear();
+        write(&mut self.buffer);
+        self.names.number(str::from_utf8(&self.buffer).unwrap_or_default())
     }
 
     /// Where the sum begins that a call of `at` is in.
@@ -147,7 +158,7 @@ impl Aggregate {
 
     /// Sums up what has become old.
     pub(super) fn compact(&mut self) {
-        let mut last_uses: HashMap<(u32, Box<str>), TimestampMs> = HashMap::new();
+        let mut last_uses: HashMap<(u32, Box<str>), TimestampMs, RandomState> = HashMap::default();
         for (common, sum) in &self.sums {
             if let Some(session) = &common.session {
                 let last = last_uses.entry((common.names[0], session.clone())).or_insert(sum.last);
@@ -173,7 +184,7 @@ impl Aggregate {
         if self.estimates.len() >= MODELS_MAX && !self.estimates.contains_key(&of) {
             return;
         }
-        let none = || Estimates { at: event.ts, pairs: std::collections::VecDeque::new() };
+        let none = || Estimates { at: event.ts, pairs: VecDeque::new() };
         let kept = self.estimates.entry(of).or_insert_with(none);
         kept.at = kept.at.max(event.ts);
         kept.pairs.extend(pairs);
@@ -231,7 +242,7 @@ pub(super) fn oldest_start(newest: TimestampMs) -> TimestampMs {
     TimestampMs::new(newest.get().saturating_sub(SET_BACK_MAX.get()))
 }
 
-fn merge(sums: &mut HashMap<Common, Sum>, common: Common, new: Sum) {
+fn merge(sums: &mut Sums, common: Common, new: Sum) {
     let merged = |sum: &mut Sum| {
         sum.first = sum.first.min(new.first);
         sum.last = sum.last.max(new.last);
@@ -245,7 +256,7 @@ fn merge(sums: &mut HashMap<Common, Sum>, common: Common, new: Sum) {
 /// Texts by number: each is kept once.
 #[derive(Debug, Default)]
 struct Names {
-    numbers: HashMap<Arc<str>, u32>,
+    numbers: HashMap<Arc<str>, u32, RandomState>,
     texts: Vec<Arc<str>>,
 }
 
