@@ -75,7 +75,7 @@ impl Store for Shelf {
         self.run(|reservations, counters, now| reservations.extend(counters, now, held, step, charges))
     }
 
-    fn settle(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'_, Settled> {
+    fn settle(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'static, Settled> {
         self.run(|reservations, counters, now| reservations.settle(counters, now, held, actuals))
     }
 

@@ -36,7 +36,7 @@ impl Store for Before {
         (self.extend)(&self.store, held.clone(), step, charges.to_vec())
     }
 
-    fn settle(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'_, Settled> {
+    fn settle(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'static, Settled> {
         self.store.settle(held, actuals)
     }
 

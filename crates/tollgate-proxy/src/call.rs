@@ -318,13 +318,9 @@ impl Drop for Call {
 pub(crate) fn settle_in_store(app: &Arc<App>, held: &Held, actuals: Vec<ExactAmount>, expected: Settled) {
     match app.store.settle(held, &actuals).now_or_later() {
         Ok(settled) => note_settled(app, held.id, settled, expected),
-        Err(_later) => {
-            // The borrowed future cannot outlive this call: a task makes its own.
-            let (task_app, held) = (app.clone(), held.clone());
-            app.tasks.spawn(async move {
-                let settled = task_app.store.settle(&held, &actuals).await;
-                note_settled(&task_app, held.id, settled, expected);
-            });
+        Err(later) => {
+            let (task_app, id) = (app.clone(), held.id);
+            app.tasks.spawn(async move { note_settled(&task_app, id, later.await, expected) });
         }
     }
 }

@@ -53,15 +53,13 @@ impl Inner {
         part: &Part,
         mode: Mode,
     ) -> Result<Answer, StoreError> {
-        let mut keys = Vec::with_capacity(part.counters.len() + 2);
-        keys.push(part.record.clone());
-        keys.extend(part.counters.iter().cloned());
-        keys.extend(part.mark.clone());
         let arguments = |again| {
             let flags = flags(whole, mode, again, part.mark.is_some());
             self.arguments(whole, part, [flags.into()])
         };
-        let (reply, is_repeated) = self.run(&self.reserve, keys, arguments).await?;
+        let keys = || part.keys();
+        let (reply, is_repeated) =
+            self.run_together(|line| &line.reserves, part.tag, keys, arguments).await?;
         answer(whole, part, 0, &reply, is_repeated)
     }
 
@@ -93,7 +91,8 @@ impl Inner {
         let used = request::actuals(&part.of_all(actuals));
         let at = Bytes::from(at.get().to_string());
         let arguments = |_| self.arguments(whole, part, [used.clone(), at.clone()]);
-        let (reply, _) = self.run(&self.settle, part.held_keys(), arguments).await?;
+        let keys = || part.held_keys();
+        let (reply, _) = self.run_together(|line| &line.settlements, part.tag, keys, arguments).await?;
         reply::settled(reply::text(&reply)?)
     }
 
@@ -127,8 +126,13 @@ impl Inner {
 }
 
 impl Part {
+    /// The keys of a call that makes a reservation.
+    fn keys(&self) -> Vec<Bytes> {
+        [&self.record].into_iter().chain(&self.counters).chain(&self.mark).cloned().collect()
+    }
+
     /// The keys of a call about a reservation that was made.
-    fn held_keys(&self) -> Vec<String> {
+    fn held_keys(&self) -> Vec<Bytes> {
         let own = [&self.record, &self.extensions];
         own.into_iter().chain(&self.counters).cloned().collect()
     }

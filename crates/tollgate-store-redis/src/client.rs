@@ -13,7 +13,7 @@ use fred::{
     error::{Error, ErrorKind},
     interfaces::{ClientLike as _, ClusterInterface as _, LuaInterface as _},
     types::{
-        Builder, ClusterHash, ConnectHandle, CustomCommand, Value,
+        Builder, ClusterHash, ConnectHandle, CustomCommand, FromValue, Value,
         config::{Config, ReconnectPolicy},
         scripts::Script as FredScript,
     },
@@ -44,7 +44,7 @@ pub(crate) struct Client {
 }
 
 /// A script with its hash.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Script(FredScript);
 
 impl Script {
@@ -86,26 +86,31 @@ impl Client {
         self.is_cluster
     }
 
+    /// Whether there is a connection, as far as is known.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.fred.is_connected()
+    }
+
     /// Waits until there is a connection.
     pub(crate) async fn connected(&self) -> Result<(), StoreError> {
         self.fred.wait_for_connect().await.map_err(|error| meaning(&error))
     }
 
-    /// Runs a script that answers with a string.
+    /// Runs a script that answers with a string, or with a list of them.
     ///
     /// Where the server does not know the script it is sent in full: then it has not run, so that
     /// nothing runs twice.
-    pub(crate) async fn run(
+    pub(crate) async fn run<T: FromValue>(
         &self,
         script: &Script,
-        keys: &[String],
+        keys: &[Bytes],
         arguments: impl Fn() -> Vec<Bytes>,
-    ) -> Result<Bytes, StoreError> {
-        if !self.fred.is_connected() {
+    ) -> Result<T, StoreError> {
+        if !self.is_connected() {
             return Err(StoreError::NotApplied("there is no connection to Redis".to_owned()));
         }
         let hash = script.0.sha1().clone();
-        let answer: Result<Bytes, Error> = self.fred.evalsha(hash, keys.to_vec(), values(arguments())).await;
+        let answer: Result<T, Error> = self.fred.evalsha(hash, keys.to_vec(), values(arguments())).await;
         let answer = match (answer, script.0.lua()) {
             (Err(error), Some(text)) if error.details().starts_with("NOSCRIPT") => {
                 self.fred.eval(text.clone(), keys.to_vec(), values(arguments())).await
@@ -145,7 +150,7 @@ impl Drop for Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("is_connected", &self.fred.is_connected()).finish_non_exhaustive()
+        f.debug_struct("Client").field("is_connected", &self.is_connected()).finish_non_exhaustive()
     }
 }
 
@@ -186,19 +191,31 @@ const NOT_RUN: &[&str] = &[
 const WRONG: &[&str] = &["ERR", "WRONGTYPE", "CORRUPT"];
 
 fn meaning(error: &Error) -> StoreError {
-    let details = error.details();
-    let says = || format!("{}: {details}", error.kind().to_str());
-    let begins_with = |words: &[&str]| words.iter().any(|word| details.starts_with(word));
+    let says = || format!("{}: {}", error.kind().to_str(), error.details());
     match error.kind() {
         ErrorKind::Backpressure | ErrorKind::Auth | ErrorKind::Routing | ErrorKind::Sentinel => {
             StoreError::NotApplied(says())
         }
         ErrorKind::Tls | ErrorKind::Config | ErrorKind::Url => StoreError::NotApplied(says()),
         ErrorKind::Parse | ErrorKind::InvalidArgument | ErrorKind::NotFound => StoreError::Corrupt(says()),
-        _ if begins_with(NOT_RUN) => StoreError::NotApplied(says()),
-        _ if begins_with(WRONG) => StoreError::Corrupt(says()),
+        _ => of_details(error.details(), says),
+    }
+}
+
+/// What the server's reason for an error says of the script that it ended.
+pub(crate) fn reason(details: &str) -> StoreError {
+    of_details(details, || details.to_owned())
+}
+
+fn of_details(details: &str, says: impl Fn() -> String) -> StoreError {
+    let begins_with = |words: &[&str]| words.iter().any(|word| details.starts_with(word));
+    if begins_with(NOT_RUN) {
+        StoreError::NotApplied(says())
+    } else if begins_with(WRONG) {
+        StoreError::Corrupt(says())
+    } else {
         // A time-out, a connection that closed, or what fred has no word for: of what was sent and what was
         // not, it tells nothing.
-        _ => StoreError::Unknown(says()),
+        StoreError::Unknown(says())
     }
 }

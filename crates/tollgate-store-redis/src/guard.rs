@@ -116,7 +116,7 @@ impl RedisStore {
             let line = info.lines().find_map(|line| line.strip_prefix("run_id:"));
             line.unwrap_or_default().trim().to_owned()
         };
-        Ok(Servers(self.0.client.info("server").await?.iter().map(run_id).collect()))
+        Ok(Servers(self.0.client().info("server").await?.iter().map(run_id).collect()))
     }
 
     async fn bring_back(

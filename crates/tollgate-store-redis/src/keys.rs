@@ -6,6 +6,7 @@
 
 use std::fmt::Write as _;
 
+use bytes::Bytes;
 use tollgate_limiter::{CounterKey, ReservationId};
 
 /// How many hash tags there are in a cluster. It is part of all key names.
@@ -40,52 +41,53 @@ impl Keys {
     }
 
     /// The key of a counter.
-    pub(crate) fn counter(&self, key: &CounterKey) -> String {
-        let mut name = self.start(key.partition(), 'c', key.partition().len() + key.name().len());
+    pub(crate) fn counter(&self, key: &CounterKey) -> Bytes {
+        let mut names = Names::of(1);
+        names.add(|name| self.write_counter(name, key));
+        names.finish().pop().unwrap_or_default()
+    }
+
+    /// Writes the key of a counter.
+    pub(crate) fn write_counter(&self, name: &mut String, key: &CounterKey) {
+        self.start(name, key.partition(), 'c');
         if self.is_cluster {
-            // Other partitions have the same tag. The length tells where this one ends.
+            // Other partitions have the same tag. The length tells where this one ends. Writing to a string
+            // cannot fail.
             let _ = write!(name, "{}:", key.partition().len());
-            encode(&mut name, key.partition());
+            encode(name, key.partition());
             name.push(':');
         }
-        encode(&mut name, key.name());
-        name
+        encode(name, key.name());
     }
 
-    /// The key of a reservation's record beside the counters of a partition.
-    pub(crate) fn record(&self, id: ReservationId, partition: &str) -> String {
-        self.of_reservation('r', id, partition)
+    /// Writes the key of a reservation's record beside the counters of a partition.
+    pub(crate) fn write_record(&self, name: &mut String, id: ReservationId, partition: &str) {
+        self.start(name, partition, 'r');
+        let _ = write!(name, "{id}");
     }
 
-    /// The key of its extensions.
-    pub(crate) fn extensions(&self, id: ReservationId, partition: &str) -> String {
-        self.of_reservation('x', id, partition)
+    /// Writes the key of its extensions.
+    pub(crate) fn write_extensions(&self, name: &mut String, id: ReservationId, partition: &str) {
+        self.start(name, partition, 'x');
+        let _ = write!(name, "{id}");
     }
 
     /// The key of the copies that have brought back what they had spent.
-    pub(crate) fn copies(&self, tag: Tag) -> String {
+    pub(crate) fn copies(&self, tag: Tag) -> Bytes {
         self.of_tag(tag, "copies")
     }
 
     /// The key that is there when enough of them have.
-    pub(crate) fn ready(&self, tag: Tag) -> String {
+    pub(crate) fn ready(&self, tag: Tag) -> Bytes {
         self.of_tag(tag, "ready")
     }
 
-    fn of_tag(&self, Tag(tag): Tag, name: &str) -> String {
+    fn of_tag(&self, Tag(tag): Tag, name: &str) -> Bytes {
         let prefix = &self.prefix;
-        if self.is_cluster { format!("{prefix}:{{{tag}}}:{name}") } else { format!("{prefix}:{name}") }
+        if self.is_cluster { format!("{prefix}:{{{tag}}}:{name}") } else { format!("{prefix}:{name}") }.into()
     }
 
-    fn of_reservation(&self, kind: char, id: ReservationId, partition: &str) -> String {
-        let mut name = self.start(partition, kind, 32);
-        // Writing to a string cannot fail.
-        let _ = write!(name, "{id}");
-        name
-    }
-
-    fn start(&self, partition: &str, kind: char, rest: usize) -> String {
-        let mut name = String::with_capacity(self.prefix.len() + partition.len() + rest + 12);
+    fn start(&self, name: &mut String, partition: &str, kind: char) {
         name.push_str(&self.prefix);
         name.push_str(":{");
         if self.is_cluster {
@@ -95,12 +97,38 @@ impl Keys {
                 // Empty braces would be no hash tag. No other partition is encoded to this.
                 name.push('%');
             }
-            encode(&mut name, partition);
+            encode(name, partition);
         }
         name.push_str("}:");
         name.push(kind);
         name.push(':');
-        name
+    }
+}
+
+/// Key names, one after the other in one piece of memory.
+#[derive(Debug)]
+pub(crate) struct Names {
+    text: String,
+    ends: Vec<usize>,
+}
+
+impl Names {
+    /// For about so many.
+    pub(crate) fn of(count: usize) -> Self {
+        const BYTES_EACH: usize = 64;
+        Self { text: String::with_capacity(count * BYTES_EACH), ends: Vec::with_capacity(count) }
+    }
+
+    /// Adds the name that `write` writes.
+    pub(crate) fn add(&mut self, write: impl FnOnce(&mut String)) {
+        write(&mut self.text);
+        self.ends.push(self.text.len());
+    }
+
+    /// All of them.
+    pub(crate) fn finish(self) -> Vec<Bytes> {
+        let (text, mut start) = (Bytes::from(self.text), 0);
+        self.ends.into_iter().map(|end| text.slice(std::mem::replace(&mut start, end)..end)).collect()
     }
 }
 
@@ -113,6 +141,10 @@ fn fnv1a(text: &str) -> u64 {
 }
 
 fn encode(name: &mut String, text: &str) {
+    // Nearly all names are as they are. Without a way out the loop takes many bytes at a time.
+    if !text.bytes().fold(false, |found, byte| found | matches!(byte, b'{' | b'}' | b'%')) {
+        return name.push_str(text);
+    }
     for character in text.chars() {
         match character {
             '{' => name.push_str("%7B"),
@@ -132,8 +164,14 @@ mod tests {
     use super::{Keys, TAGS, fnv1a};
 
     /// What stands in the first braces.
-    fn tag(key: &str) -> &str {
-        key.split_once('{').unwrap().1.split_once('}').unwrap().0
+    fn tag(key: &[u8]) -> &str {
+        std::str::from_utf8(key).unwrap().split_once('{').unwrap().1.split_once('}').unwrap().0
+    }
+
+    fn written(write: impl FnOnce(&mut String)) -> String {
+        let mut name = String::new();
+        write(&mut name);
+        name
     }
 
     #[test]
@@ -150,8 +188,8 @@ mod tests {
                     tags.insert(tag(&key).to_owned());
                     assert!(names.insert(key));
                 }
-                let record = keys.record(ReservationId::new(7), partition);
-                tags.insert(tag(&record).to_owned());
+                let record = written(|name| keys.write_record(name, ReservationId::new(7), partition));
+                tags.insert(tag(record.as_bytes()).to_owned());
                 assert_eq!(tags.len(), 1);
             }
         }
@@ -160,7 +198,8 @@ mod tests {
     #[test]
     fn a_record_is_told_from_its_extensions() {
         let (keys, id) = (Keys::new("t", false), ReservationId::new(7));
-        assert_ne!(keys.record(id, "a"), keys.extensions(id, "a"));
+        let record = written(|name| keys.write_record(name, id, "a"));
+        assert_ne!(record, written(|name| keys.write_extensions(name, id, "a")));
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! [`tollgate_limiter`] are written once more in Lua, function by function, and tests compare every answer
 //! and every counter of random histories.
 //!
+//! - **Calls that are ready together** are one command, which decides them one by one (`batch.rs`). Each runtime that
+//!   asks has a connection of its own (`line.rs`).
 //! - **In a Redis Cluster** limits of several partitions may lie in several slots. Then those of the first
 //!   limit's slot are decided in a first step and all others together in a second one, and a refusal takes back
 //!   what was charged (`steps.rs`).
@@ -17,10 +19,12 @@
 //! It knows nothing of what to do when Redis is away: its errors say whether a call took effect.
 
 mod ask;
+mod batch;
 mod client;
 mod guard;
 mod join;
 mod keys;
+mod line;
 mod parts;
 mod reply;
 mod request;
@@ -46,9 +50,11 @@ use tollgate_limiter::{
 };
 use tollgate_store::{Clock, Store, StoreError, StoreFuture, StoreStatus};
 
+use batch::Batch;
 use client::{Client, Script};
 pub use guard::{Guard, Spend, Told};
 use keys::{Keys, Tag};
+use line::{Line, Lines};
 pub use shared::SharedStore;
 
 /// How to reach a Redis.
@@ -94,13 +100,11 @@ pub enum ConnectError {
 pub struct RedisStore(Arc<Inner>);
 
 struct Inner {
-    client: Client,
+    lines: Lines,
     keys: Keys,
     /// `None`: the server's.
     clock: Option<Arc<dyn Clock>>,
-    reserve: Script,
     extend: Script,
-    settle: Script,
     undo: Script,
     inspect: Script,
     copies: Script,
@@ -134,15 +138,13 @@ impl RedisStore {
     }
 
     fn open(settings: &Settings, clock: Option<Arc<dyn Clock>>) -> Result<Self, ConnectError> {
-        let client = Client::connect(settings)?;
-        let keys = Keys::new(&settings.prefix, client.is_cluster());
+        let lines = Lines::open(settings)?;
+        let keys = Keys::new(&settings.prefix, lines.main().client.is_cluster());
         Ok(Self(Arc::new(Inner {
-            client,
+            lines,
             keys,
             clock,
-            reserve: Script::new(script::RESERVE),
             extend: Script::new(script::EXTEND),
-            settle: Script::new(script::SETTLE),
             undo: Script::new(script::UNDO),
             inspect: Script::new(script::INSPECT),
             copies: Script::new(script::COPIES),
@@ -159,7 +161,7 @@ impl RedisStore {
     ///
     /// There will be none.
     pub async fn connected(&self) -> Result<(), StoreError> {
-        self.0.client.connected().await
+        self.0.client().connected().await
     }
 
     /// Whether hard budgets are refused in a Redis that does not know what was spent.
@@ -169,7 +171,7 @@ impl RedisStore {
 
     /// Whether the counters lie on several servers.
     fn is_cluster(&self) -> bool {
-        self.0.client.is_cluster()
+        self.0.client().is_cluster()
     }
 
     /// Logs a warning and shows it from now on in the store's status.
@@ -189,7 +191,7 @@ impl RedisStore {
             let policy = memory.lines().find_map(|line| line.strip_prefix("maxmemory_policy:"));
             policy.map(str::trim).filter(|policy| *policy != "noeviction").map(str::to_owned)
         };
-        Ok(self.0.client.info("memory").await?.into_iter().find_map(policy))
+        Ok(self.0.client().info("memory").await?.into_iter().find_map(policy))
     }
 }
 
@@ -199,16 +201,35 @@ impl Inner {
     async fn run(
         &self,
         script: &Script,
-        keys: Vec<String>,
+        keys: Vec<Bytes>,
         arguments: impl Fn(Attempt) -> Vec<Bytes>,
     ) -> Result<(Bytes, bool), StoreError> {
-        let first = self.client.run(script, &keys, || arguments(Attempt::First)).await;
+        let line = self.lines.here();
+        let first = line.client.run(script, &keys, || arguments(Attempt::First)).await;
         let Err(StoreError::Unknown(_)) = first else { return first.map(|reply| (reply, false)) };
-        match self.client.run(script, &keys, || arguments(Attempt::Retry)).await {
-            // That the second one has not run says nothing of the first.
-            Err(error) if error.is_transient() => first.map(|reply| (reply, true)),
-            answer => answer.map(|reply| (reply, true)),
-        }
+        Box::pin(run_again(&line.client, first, script, &keys, || arguments(Attempt::Retry))).await
+    }
+
+    /// As [`run`](Self::run), together with other calls of the same script.
+    async fn run_together(
+        &self,
+        batch: impl Fn(&Line) -> &Batch,
+        tag: Tag,
+        keys: impl Fn() -> Vec<Bytes>,
+        arguments: impl Fn(Attempt) -> Vec<Bytes>,
+    ) -> Result<(Bytes, bool), StoreError> {
+        let line = self.lines.here();
+        let batch = batch(&line);
+        let first = batch.call(tag, keys(), arguments(Attempt::First)).await;
+        let Err(StoreError::Unknown(_)) = first else { return first.map(|reply| (reply, false)) };
+        let again = || arguments(Attempt::Retry);
+        // In a box, as it is rare: what a call takes in memory is moved and cleared with each.
+        Box::pin(run_again(&line.client, first, &batch.script, &keys(), again)).await
+    }
+
+    /// The connection of the runtime that the store was made on.
+    fn client(&self) -> &Client {
+        &self.lines.main().client
     }
 
     /// The time that a script is given: none, but in tests.
@@ -242,6 +263,21 @@ impl Inner {
     }
 }
 
+/// Asks once more, since nobody knows what became of the first call.
+async fn run_again(
+    client: &Client,
+    first: Result<Bytes, StoreError>,
+    script: &Script,
+    keys: &[Bytes],
+    arguments: impl Fn() -> Vec<Bytes>,
+) -> Result<(Bytes, bool), StoreError> {
+    match client.run(script, keys, arguments).await {
+        // That the second one has not run says nothing of the first.
+        Err(error) if error.is_transient() => first.map(|reply| (reply, true)),
+        answer => answer.map(|reply| (reply, true)),
+    }
+}
+
 impl Store for RedisStore {
     fn reserve(&self, id: ReservationId, plan: Arc<Plan>, attempt: Attempt) -> StoreFuture<'_, Verdict> {
         let store = Arc::clone(&self.0);
@@ -253,7 +289,7 @@ impl Store for RedisStore {
         StoreFuture::waiting(async move { store.extend_all(&held, step, &charges).await })
     }
 
-    fn settle(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'_, Settled> {
+    fn settle(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'static, Settled> {
         let (store, held, actuals) = (Arc::clone(&self.0), held.clone(), actuals.to_vec());
         StoreFuture::waiting(async move { store.settle_all(&held, &actuals).await })
     }
@@ -271,6 +307,6 @@ impl Store for RedisStore {
 
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStore").field("client", &self.0.client).finish_non_exhaustive()
+        f.debug_struct("RedisStore").field("client", self.0.client()).finish_non_exhaustive()
     }
 }

@@ -6,25 +6,27 @@ use tollgate_limiter::{Plan, ReservationId};
 use tollgate_store::{StoreError, is_hard_budget};
 
 use crate::{
-    keys::Keys,
+    keys::{Keys, Names, Tag},
     request::{self, Fingerprint},
 };
 
 /// Entries of a plan whose keys one script can reach.
 #[derive(Debug)]
 pub(crate) struct Part {
+    /// Of all its keys.
+    pub(crate) tag: Tag,
     /// Their places in the plan.
     pub(crate) places: Vec<usize>,
     /// The keys of their counters.
-    pub(crate) counters: Vec<String>,
+    pub(crate) counters: Vec<Bytes>,
     /// The plan as scripts read it, of these entries.
     pub(crate) entries: Bytes,
     /// The key of the reservation's record here.
-    pub(crate) record: String,
+    pub(crate) record: Bytes,
     /// The key of its extensions.
-    pub(crate) extensions: String,
+    pub(crate) extensions: Bytes,
     /// The key of the mark that Redis knows what was spent here, if a hard budget asks for it.
-    pub(crate) mark: Option<String>,
+    pub(crate) mark: Option<Bytes>,
 }
 
 /// A plan in its parts.
@@ -52,42 +54,68 @@ impl Parts {
     ) -> Result<Self, StoreError> {
         let mut fingerprint = Fingerprint::default();
         let home = plan.entries().first().map_or("", |entry| entry.limit.key.partition());
-        let new = |partition: &str| Part {
-            places: Vec::new(),
-            counters: Vec::new(),
-            entries: Bytes::new(),
-            record: keys.record(id, partition),
-            extensions: keys.extensions(id, partition),
-            mark: None,
-        };
-        let mut tags = vec![keys.tag(home)];
-        let mut parts = vec![(new(home), Vec::new())];
+        let new = |partition: &str, tag| Draft::of(keys, id, partition, tag, plan.entries().len());
+        let mut drafts = vec![new(home, keys.tag(home))];
         for (place, entry) in plan.entries().iter().enumerate() {
             let partition = entry.limit.key.partition();
             let tag = keys.tag(partition);
             let bytes = request::entry(entry)?;
             fingerprint.add(entry, &bytes);
-            let number = tags.iter().position(|known| *known == tag).unwrap_or_else(|| {
-                tags.push(tag);
-                parts.push((new(partition), Vec::new()));
-                tags.len() - 1
+            let number = drafts.iter().position(|known| known.tag == tag).unwrap_or_else(|| {
+                drafts.push(new(partition, tag));
+                drafts.len() - 1
             });
-            let Some((part, entries)) = parts.get_mut(number) else { continue };
-            part.places.push(place);
-            part.counters.push(keys.counter(&entry.limit.key));
-            entries.extend(bytes);
-            if is_guarded && is_hard_budget(&entry.limit) {
-                part.mark = Some(keys.ready(tag));
-            }
+            let Some(draft) = drafts.get_mut(number) else { continue };
+            draft.places.push(place);
+            draft.names.add(|name| keys.write_counter(name, &entry.limit.key));
+            draft.entries.extend(bytes);
+            draft.is_guarded |= is_guarded && is_hard_budget(&entry.limit);
         }
-        let mut parts = parts.into_iter().map(|(part, entries)| Part { entries: entries.into(), ..part });
-        let first = parts.next().unwrap_or_else(|| new(home));
+        let mut parts = drafts.into_iter().map(|draft| draft.finish(keys));
+        let first = parts.next().unwrap_or_else(|| new(home, keys.tag(home)).finish(keys));
         Ok(Self { first, others: parts.collect(), fingerprint: fingerprint.finish() })
     }
 
     /// Whether there is more than one.
     pub(crate) fn is_split(&self) -> bool {
         !self.others.is_empty()
+    }
+}
+
+/// A part that is being put together.
+struct Draft {
+    tag: Tag,
+    places: Vec<usize>,
+    /// The record's, the extensions', those of the counters.
+    names: Names,
+    entries: Vec<u8>,
+    /// Whether it asks for the mark.
+    is_guarded: bool,
+}
+
+impl Draft {
+    /// A part of up to so many entries.
+    fn of(keys: &Keys, id: ReservationId, partition: &str, tag: Tag, entries: usize) -> Self {
+        let mut names = Names::of(entries + 2);
+        names.add(|name| keys.write_record(name, id, partition));
+        names.add(|name| keys.write_extensions(name, id, partition));
+        let (places, entries) =
+            (Vec::with_capacity(entries), Vec::with_capacity(entries * request::ENTRY_BYTES));
+        Self { tag, places, names, entries, is_guarded: false }
+    }
+
+    fn finish(self, keys: &Keys) -> Part {
+        let Self { tag, places, names, entries, is_guarded } = self;
+        let mut names = names.finish().into_iter();
+        Part {
+            tag,
+            places,
+            record: names.next().unwrap_or_default(),
+            extensions: names.next().unwrap_or_default(),
+            counters: names.collect(),
+            entries: entries.into(),
+            mark: is_guarded.then(|| keys.ready(tag)),
+        }
     }
 }
 

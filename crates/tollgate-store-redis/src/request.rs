@@ -15,7 +15,7 @@ const SLIDING_WINDOW_MS_MAX: u64 = EXACT_MAX / 60_000;
 const TOKEN_BUCKET_MS_MAX: u64 = 94_906_265;
 
 /// Bytes of one entry of a plan.
-const ENTRY_BYTES: usize = 1 + 8 + 8 + 1 + 8;
+pub(crate) const ENTRY_BYTES: usize = 1 + 8 + 8 + 1 + 8;
 
 /// An entry of a plan as scripts read it: the letter of its rule, its length or period, the amount, 1 if it is hard,
 /// the charge.
@@ -83,9 +83,11 @@ fn encoded(limit: &Limit, charge: Amount) -> Result<[u8; ENTRY_BYTES], StoreErro
     let is_hard = u8::from(limit.enforcement == Enforcement::Hard);
     let (amount, charge) = (limit.amount.get(), exact(charge.get()));
     let mut bytes = [0; ENTRY_BYTES];
-    let fields: [&[u8]; 5] =
-        [&[code], &parameter.to_le_bytes(), &amount.to_le_bytes(), &[is_hard], &charge.to_le_bytes()];
-    bytes.iter_mut().zip(fields.into_iter().flatten()).for_each(|(byte, field)| *byte = *field);
+    bytes[0] = code;
+    bytes[1..9].copy_from_slice(&parameter.to_le_bytes());
+    bytes[9..17].copy_from_slice(&amount.to_le_bytes());
+    bytes[17] = is_hard;
+    bytes[18..].copy_from_slice(&charge.to_le_bytes());
     Ok(bytes)
 }
 

@@ -35,14 +35,39 @@ macro_rules! script {
     };
 }
 
+/// What runs a script once for each of several calls.
+macro_rules! each {
+    ($script:expr) => {
+        concat!("local function run(KEYS, ARGV)\n", $script, "\nend\n", lua!("each"))
+    };
+}
+
+macro_rules! reserve {
+    () => {
+        concat!(lua!("quick_reserve"), script!(["decide", "record"]["reserve"]))
+    };
+}
+
+macro_rules! settle {
+    () => {
+        concat!(lua!("quick_settle"), script!(["record"]["settle"]))
+    };
+}
+
 /// Charges a plan, or nothing.
-pub(crate) const RESERVE: &str = concat!(lua!("quick_reserve"), script!(["decide", "record"]["reserve"]));
+pub(crate) const RESERVE: &str = reserve!();
+
+/// Does so with several plans, each by itself.
+pub(crate) const RESERVE_EACH: &str = each!(reserve!());
 
 /// Charges more for a reservation, or nothing.
 pub(crate) const EXTEND: &str = script!(["decide", "record"]["extend"]);
 
 /// Replaces a reservation by what was used.
-pub(crate) const SETTLE: &str = concat!(lua!("quick_settle"), script!(["record"]["settle"]));
+pub(crate) const SETTLE: &str = settle!();
+
+/// Does so with several reservations.
+pub(crate) const SETTLE_EACH: &str = each!(settle!());
 
 /// Takes a charge back because another part of the plan refuses.
 pub(crate) const UNDO: &str = script!(["record"]["undo"]);

@@ -25,8 +25,9 @@ const LAST_SETTLEMENTS: Duration = Duration::from_secs(5);
 
 /// A Redis that any number of copies share, and what stands in for it while it is away.
 ///
-/// The connection lives on a thread of its own, which also writes settlements through that wait. Dropping it
-/// ends the connection, after what waits is written or five seconds have passed.
+/// A thread of its own keeps a connection, looks after an empty Redis, and writes settlements through that wait;
+/// runtimes that ask have further ones. Dropping it ends its own connection, after what waits is written or five
+/// seconds have passed.
 #[derive(Debug)]
 pub struct SharedStore {
     store: FallbackStore,

@@ -40,10 +40,12 @@ impl Inner {
         if !whole.is_split || first.is_final {
             return Ok(first.verdict);
         }
+        // In a box, as most plans have one part.
         let mode = first.mode_of_others(attempt);
-        let others = all(parts.others.iter().map(|part| self.reserve_part(whole, part, mode))).await;
+        let others =
+            Box::pin(all(parts.others.iter().map(|part| self.reserve_part(whole, part, mode)))).await;
         let keeps_refusal = attempt == Attempt::Retry;
-        self.conclude(whole, &parts, 0, first, others, keeps_refusal).await
+        Box::pin(self.conclude(whole, &parts, 0, first, others, keeps_refusal)).await
     }
 
     pub(crate) async fn extend_all(
@@ -75,7 +77,11 @@ impl Inner {
         let parts = Parts::of(&self.keys, held.id, &held.plan, false)?;
         let (whole, at) = (parts.whole(&held.plan), held.at);
         let first = self.settle_part(whole, &parts.first, actuals, at).await?;
-        let others = all(parts.others.iter().map(|part| self.settle_part(whole, part, actuals, at))).await;
+        if !whole.is_split {
+            return Ok(first);
+        }
+        let others =
+            Box::pin(all(parts.others.iter().map(|part| self.settle_part(whole, part, actuals, at)))).await;
         others.into_iter().try_fold(first, |all, other| Ok(settled(all, other.map_err(half_done)?)))
     }
 

@@ -3,7 +3,7 @@
 use tollgate_limiter::LedgerError;
 
 /// A store call that gave no verdict.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// Refused before it ran: nothing changed, the same call may be repeated.

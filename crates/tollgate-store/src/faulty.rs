@@ -73,7 +73,7 @@ impl Store for FaultyStore {
         self.run(|| self.store.extend(held, step, charges))
     }
 
-    fn settle(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'_, Settled> {
+    fn settle(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'static, Settled> {
         self.run(|| self.store.settle(held, actuals))
     }
 

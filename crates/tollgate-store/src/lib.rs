@@ -51,8 +51,8 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// Never refused. What was not used goes back to the window or period it was booked in, if that
     /// still counts; what was used beyond the reservation is charged to the current window, or to
-    /// the calendar period of the admission.
-    fn settle(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'_, Settled>;
+    /// the calendar period of the admission. The answer may be waited for by another task than the call's.
+    fn settle(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'static, Settled>;
 
     /// How the counters of `limits` stand.
     fn inspect(&self, limits: &[Arc<Limit>]) -> StoreFuture<'_, Vec<CounterView>>;

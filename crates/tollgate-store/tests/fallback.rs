@@ -306,7 +306,7 @@ impl Store for Forgetful {
         self.memory.extend(held, step, charges)
     }
 
-    fn settle(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'_, Settled> {
+    fn settle(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'static, Settled> {
         if self.forgets.load(Ordering::SeqCst) {
             return StoreFuture::ready(Ok(Settled::Applied));
         }

@@ -80,13 +80,11 @@ impl Desk {
                 let unsettled = Unsettled { held, actuals: actuals.to_vec(), error };
                 Settling(Box::pin(future::ready(Err(unsettled))))
             }
-            // Never polled, so nothing was sent: it is made again where it owns what it borrows.
-            Err(_) => {
-                let (store, actuals) = (Arc::clone(&self.store), actuals.to_vec());
-                Settling(Box::pin(async move {
-                    let settled = store.settle(&held, &actuals).await;
-                    settled.map_err(|error| Unsettled { held, actuals, error })
-                }))
+            Err(later) => {
+                let actuals = actuals.to_vec();
+                Settling(Box::pin(
+                    async move { later.await.map_err(|error| Unsettled { held, actuals, error }) },
+                ))
             }
         };
         if let Some(spawn) = &self.spawn {

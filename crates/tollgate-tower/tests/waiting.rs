@@ -26,14 +26,14 @@ use tower::{Layer as _, Service as _, ServiceExt as _, limit::ConcurrencyLimit, 
 struct Gated {
     inner: Arc<MemoryStore>,
     reserves: Semaphore,
-    settles: Semaphore,
+    settles: Arc<Semaphore>,
     asked: AtomicU64,
 }
 
 impl Gated {
     fn new(reserves: usize, settles: usize) -> Arc<Self> {
         let (_, inner) = store();
-        let (reserves, settles) = (Semaphore::new(reserves), Semaphore::new(settles));
+        let (reserves, settles) = (Semaphore::new(reserves), Arc::new(Semaphore::new(settles)));
         Arc::new(Self { inner, reserves, settles, asked: AtomicU64::new(0) })
     }
 }
@@ -53,11 +53,12 @@ impl Store for Gated {
         unreachable!("the layer does not extend")
     }
 
-    fn settle(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'_, Settled> {
+    fn settle(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'static, Settled> {
+        let (inner, settles) = (self.inner.clone(), self.settles.clone());
         let (held, actuals) = (held.clone(), actuals.to_vec());
         StoreFuture::waiting(async move {
-            self.settles.acquire().await.unwrap().forget();
-            self.inner.settle(&held, &actuals).await
+            settles.acquire().await.unwrap().forget();
+            inner.settle(&held, &actuals).await
         })
     }
 
@@ -179,7 +180,7 @@ impl Store for Failing {
         unreachable!("the layer does not extend")
     }
 
-    fn settle(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'_, Settled> {
+    fn settle(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'static, Settled> {
         self.settles.lock().unwrap().push((held.clone(), actuals.to_vec()));
         self.inner.settle(held, actuals)
     }
@@ -224,7 +225,7 @@ impl Store for Deaf {
         unreachable!("the layer does not extend")
     }
 
-    fn settle(&self, _: &Held, _: &[ExactAmount]) -> StoreFuture<'_, Settled> {
+    fn settle(&self, _: &Held, _: &[ExactAmount]) -> StoreFuture<'static, Settled> {
         StoreFuture::ready(Err(StoreError::NotApplied("away".to_owned())))
     }
 

@@ -45,7 +45,8 @@ impl RedisStore {
         arguments: &[String],
     ) -> Result<(), StoreError> {
         let arguments = || arguments.iter().cloned().map(Into::into).collect();
-        self.0.client.run(&script.0, keys, arguments).await.map(drop)
+        let keys: Vec<_> = keys.iter().cloned().map(Into::into).collect();
+        self.0.client().run::<bytes::Bytes>(&script.0, &keys, arguments).await.map(drop)
     }
 }
 

@@ -22,6 +22,7 @@ use std::{
 
 use proptest::{
     prelude::*,
+    sample::Index,
     test_runner::{Config, TestRunner},
 };
 use tollgate_limiter::{Amount, ExactAmount, Ledger, Limit, Plan, ReservationId, TimestampMs, Verdict};
@@ -39,6 +40,7 @@ const START: TimestampMs = TimestampMs::new(1_795_996_823_456);
 struct Redis {
     /// How to reach it under a prefix.
     settings: Box<dyn Fn(&str) -> Settings>,
+    /// Of one thread, so that calls go in the order in which they are made.
     runtime: tokio::runtime::Runtime,
     histories: AtomicU64,
 }
@@ -55,7 +57,7 @@ struct Pair<'a> {
 
 impl Redis {
     fn new(settings: impl Fn(&str) -> Settings + 'static) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         Self { settings: Box::new(settings), runtime: runtime.unwrap(), histories: AtomicU64::new(0) }
     }
 
@@ -72,6 +74,44 @@ impl Redis {
 }
 
 impl Pair<'_> {
+    /// Makes calls of one kind on both sides, in Redis all together, and compares.
+    fn calls(&mut self, calls: &[Call], plans: &[Arc<Plan>]) -> Result<(), TestCaseError> {
+        let of_plan = |plan: &Index| &plans[plan.index(plans.len())];
+        let (mut reserves, mut settles) = (Vec::new(), Vec::new());
+        let (now, mut held) = (self.clock.now(), HashMap::new());
+        for call in calls {
+            match call {
+                Call::Reserve { id, plan, attempt } => {
+                    let (plan, reservation) = (Arc::clone(of_plan(plan)), ReservationId::new(*id));
+                    let expected = self.ledger.reserve(now, reservation, Arc::clone(&plan), *attempt);
+                    if let Ok(Verdict::Admitted(admission)) = &expected {
+                        let plan = Arc::clone(&plan);
+                        held.insert(*id, Held { id: reservation, plan, at: admission.at });
+                    }
+                    let (store, attempt) = (self.store.clone(), *attempt);
+                    let answer = async move { store.reserve(reservation, plan, attempt).await };
+                    reserves.push((expected, self.redis.runtime.spawn(answer)));
+                }
+                Call::Settle { id, plan, actuals } => {
+                    let held = self.held(*id, of_plan(plan));
+                    let actuals = exact(actuals, &held.plan);
+                    let expected = self.ledger.settle(now, &held, &actuals);
+                    settles.push((expected, self.redis.runtime.spawn(self.store.settle(&held, &actuals))));
+                }
+                _ => unreachable!("what cannot be batched is called by itself"),
+            }
+        }
+        // None has begun: they become ready together.
+        for (expected, answer) in reserves {
+            same(expected, self.run(answer).unwrap())?;
+        }
+        for (expected, answer) in settles {
+            same(expected, self.run(answer).unwrap())?;
+        }
+        self.held.extend(held);
+        self.compare_counters()
+    }
+
     /// Makes one call on both sides and compares.
     fn call(&mut self, call: &Call, plans: &[Arc<Plan>]) -> Result<(), TestCaseError> {
         match call {
@@ -94,9 +134,7 @@ impl Pair<'_> {
             }
             Call::Settle { id, plan, actuals } => {
                 let held = self.held(*id, &plans[plan.index(plans.len())]);
-                let of_plan = actuals.iter().take(held.plan.entries().len());
-                let actuals: Vec<_> =
-                    of_plan.map(|all| ExactAmount::from_millionths((*all).into())).collect();
+                let actuals = exact(actuals, &held.plan);
                 let expected = self.ledger.settle(self.clock.now(), &held, &actuals);
                 same(expected, self.run(self.store.settle(&held, &actuals)))?;
             }
@@ -106,6 +144,10 @@ impl Pair<'_> {
                 self.clock.set(TimestampMs::new(back));
             }
         }
+        self.compare_counters()
+    }
+
+    fn compare_counters(&mut self) -> Result<(), TestCaseError> {
         let expected = self.ledger.inspect(self.clock.now(), &self.limits);
         prop_assert_eq!(self.run(self.store.inspect(&self.limits)).unwrap(), expected);
         Ok(())
@@ -122,6 +164,12 @@ impl Pair<'_> {
     }
 }
 
+/// As many amounts, in millionths, as the plan has entries.
+fn exact(actuals: &[u64], plan: &Plan) -> Vec<ExactAmount> {
+    let of_plan = actuals.iter().take(plan.entries().len());
+    of_plan.map(|all| ExactAmount::from_millionths((*all).into())).collect()
+}
+
 /// Both answers are the same, refused calls in their words too.
 fn same<T: PartialEq + std::fmt::Debug>(
     expected: Result<T, tollgate_limiter::LedgerError>,
@@ -135,25 +183,50 @@ fn same<T: PartialEq + std::fmt::Debug>(
 #[test]
 fn redis_and_the_ledger_answer_and_count_the_same() {
     let server = RedisServer::start().unwrap();
-    compare(&Redis::new(move |prefix| server.settings(prefix)), 96);
+    compare(&Redis::new(move |prefix| server.settings(prefix)), 96, one_by_one);
+}
+
+/// Calls that one command runs.
+#[test]
+fn calls_in_one_command_answer_and_count_as_one_after_the_other() {
+    let server = RedisServer::start().unwrap();
+    compare(&Redis::new(move |prefix| server.settings(prefix)), 96, together);
 }
 
 /// Plans over one to three slots of three nodes.
 #[test]
 fn c125_a_redis_cluster_and_the_ledger_answer_and_count_the_same() {
     let cluster = RedisCluster::start(3).unwrap();
-    compare(&Redis::new(move |prefix| cluster.settings(prefix)), 24);
+    compare(&Redis::new(move |prefix| cluster.settings(prefix)), 24, one_by_one);
 }
 
-fn compare(redis: &Redis, usual: u32) {
+fn one_by_one(pair: &mut Pair<'_>, calls: &[Call], plans: &[Arc<Plan>]) -> Result<(), TestCaseError> {
+    calls.iter().try_for_each(|call| pair.call(call, plans))
+}
+
+/// Makes those together that are of one kind and follow one another.
+fn together(pair: &mut Pair<'_>, calls: &[Call], plans: &[Arc<Plan>]) -> Result<(), TestCaseError> {
+    let is_alike = |one: &Call, other: &Call| {
+        matches!(
+            (one, other),
+            (Call::Reserve { .. }, Call::Reserve { .. }) | (Call::Settle { .. }, Call::Settle { .. })
+        )
+    };
+    calls.chunk_by(is_alike).try_for_each(|calls| match calls {
+        [Call::Reserve { .. } | Call::Settle { .. }, _, ..] => pair.calls(calls, plans),
+        _ => one_by_one(pair, calls, plans),
+    })
+}
+
+/// Makes a history, and compares after each step.
+type Make = fn(&mut Pair<'_>, &[Call], &[Arc<Plan>]) -> Result<(), TestCaseError>;
+
+fn compare(redis: &Redis, usual: u32, make: Make) {
     let cases = env::var("TOLLGATE_REDIS_HISTORIES").ok().and_then(|cases| cases.parse().ok());
     let config = Config { cases: cases.unwrap_or(usual), failure_persistence: None, ..Config::default() };
     let result = TestRunner::new(config).run(&history::histories(), |History { limits, plans, calls }| {
         let mut pair = redis.pair(limits);
-        for call in &calls {
-            pair.call(call, &plans)?;
-        }
-        Ok(())
+        make(&mut pair, &calls, &plans)
     });
     if let Err(error) = result {
         panic!("{error}");

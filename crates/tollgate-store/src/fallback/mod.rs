@@ -236,8 +236,9 @@ impl Store for FallbackStore {
         StoreFuture::waiting(self.0.extend(held.clone(), step, charges.to_vec()))
     }
 
-    fn settle(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'_, Settled> {
-        StoreFuture::waiting(self.0.settle(held.clone(), actuals.to_vec()))
+    fn settle(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'static, Settled> {
+        let (inner, held, actuals) = (Arc::clone(&self.0), held.clone(), actuals.to_vec());
+        StoreFuture::waiting(async move { inner.settle(held, actuals).await })
     }
 
     fn inspect(&self, limits: &[Arc<Limit>]) -> StoreFuture<'_, Vec<CounterView>> {

@@ -152,7 +152,7 @@ impl Store for MemoryStore {
         })
     }
 
-    fn settle(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'_, Settled> {
+    fn settle(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'static, Settled> {
         self.run(held.id, &held.plan, |reservations, counters, now| {
             reservations.settle(counters, now, held, actuals)
         })
