@@ -60,6 +60,11 @@ impl Deployment {
     /// Three proxies in earnest that tell an empty Redis what they had spent.
     pub(crate) fn guarded(config: &str, server: RedisServer) -> Self {
         let settings = Settings { timeout: Duration::from_millis(250), ..server.settings("tollgate") };
+        Self::guarded_by(config, server, &settings)
+    }
+
+    /// The same where they reach it as `settings` says.
+    pub(crate) fn guarded_by(config: &str, server: RedisServer, settings: &Settings) -> Self {
         let spending: Vec<_> = (0..COPIES).map(|_| Arc::new(OnceLock::<Spending>::new())).collect();
         let guard = |(copy, spending): (usize, &Arc<OnceLock<Spending>>)| {
             let spending = Arc::clone(spending);
@@ -74,7 +79,7 @@ impl Deployment {
             }
         };
         let guards = spending.iter().enumerate().map(guard).map(Some).collect();
-        let deployment = Self::of(config, None, server, &settings, guards);
+        let deployment = Self::of(config, None, server, settings, guards);
         for (gateway, spending) in deployment.gateways.iter().zip(&spending) {
             spending.set(gateway.spending()).unwrap();
         }

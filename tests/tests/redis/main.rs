@@ -8,6 +8,7 @@
 
 mod deployment;
 mod empty;
+mod failover;
 mod failures;
 mod limits;
 mod lossy;
