@@ -13,6 +13,7 @@ use std::{
 
 use bytes::Bytes;
 use tokio::{
+    runtime::Handle,
     sync::{Notify, oneshot},
     task::JoinHandle,
 };
@@ -42,6 +43,9 @@ pub(crate) enum Pace {
 /// A script, and the calls of it that wait.
 #[derive(Debug)]
 pub(crate) struct Batch {
+    client: Arc<Client>,
+    /// That of the client.
+    runtime: Handle,
     /// For one call.
     pub(crate) script: Script,
     /// For several.
@@ -67,20 +71,23 @@ struct Call {
 pub(crate) struct Sender(JoinHandle<()>);
 
 impl Batch {
-    /// For the first script, which the second one runs once for each of several calls.
-    pub(crate) fn new((script, each): (Script, Script), pace: Pace) -> Self {
-        Self { script, each, pace, waiting: Mutex::new(Some(Vec::new())), more: Notify::new() }
-    }
-
-    /// Sends what waits, on the runtime of the caller.
-    pub(crate) fn start(self: &Arc<Self>, client: &Arc<Client>) -> Sender {
-        let open = Open { batch: Arc::clone(self), client: Arc::clone(client) };
-        Sender(tokio::spawn(async move {
+    /// For the first script, which the second one runs once for each of several calls. Calls are sent on the runtime
+    /// of the caller, to the end of the second value.
+    pub(crate) fn start(
+        client: Arc<Client>,
+        (script, each): (Script, Script),
+        pace: Pace,
+    ) -> (Arc<Self>, Sender) {
+        let (waiting, more) = (Mutex::new(Some(Vec::new())), Notify::new());
+        let batch = Arc::new(Self { client, runtime: Handle::current(), script, each, pace, waiting, more });
+        let open = Open(Arc::clone(&batch));
+        let sender = tokio::spawn(async move {
             loop {
-                open.batch.more.notified().await;
-                open.send().await;
+                open.0.more.notified().await;
+                all(open.0.commands().into_iter().map(|calls| open.0.run(calls))).await;
             }
-        }))
+        });
+        (batch, Sender(sender))
     }
 
     /// Whether nobody sends any more.
@@ -95,18 +102,60 @@ impl Batch {
     /// As of [`Client::run`]; also [`StoreError::Unknown`] where the call failed beside others, so that it has to be
     /// repeated by itself to know why.
     pub(crate) async fn call(
-        &self,
+        self: &Arc<Self>,
         tag: Tag,
         keys: Vec<Bytes>,
         arguments: Vec<Bytes>,
     ) -> Result<Bytes, StoreError> {
         let (answer, answered) = oneshot::channel();
-        match &mut *self.waiting() {
-            Some(waiting) => waiting.push(Call { tag, keys, arguments, answer }),
+        let is_first = match &mut *self.waiting() {
+            Some(waiting) => {
+                waiting.push(Call { tag, keys, arguments, answer });
+                waiting.len() == 1
+            }
             None => return Err(StoreError::NotApplied(ENDED.to_owned())),
+        };
+        match self.pace {
+            Pace::AtOnce if is_first => self.send(),
+            Pace::AtOnce => {}
+            Pace::OneByOne => self.more.notify_one(),
         }
-        self.more.notify_one();
         answered.await.unwrap_or_else(|_| Err(StoreError::Unknown(ENDED.to_owned())))
+    }
+
+    /// Sends what waits when the runtime comes to it: what is ready now has asked by then.
+    fn send(self: &Arc<Self>) {
+        let batch = Arc::clone(self);
+        self.runtime.spawn(async move {
+            let mut commands = batch.commands();
+            let last = commands.pop();
+            for calls in commands {
+                let batch = Arc::clone(&batch);
+                tokio::spawn(async move { batch.run(calls).await });
+            }
+            if let Some(calls) = last {
+                batch.run(calls).await;
+            }
+        });
+    }
+
+    /// All that waits, as far as one command can run it.
+    fn commands(&self) -> Vec<Vec<Call>> {
+        let waiting = self.waiting().as_mut().map(mem::take).unwrap_or_default();
+        // A settlement counts, whoever waits for it.
+        let counts = |call: &Call| self.pace == Pace::OneByOne || !call.answer.is_closed();
+        let mut by_tag = BTreeMap::<Tag, Vec<Call>>::new();
+        for call in waiting.into_iter().filter(counts) {
+            by_tag.entry(call.tag).or_default().push(call);
+        }
+        let mut commands = Vec::new();
+        for mut calls in by_tag.into_values() {
+            while !calls.is_empty() {
+                let rest = calls.split_off(calls.len().min(CALLS_MAX));
+                commands.push(mem::replace(&mut calls, rest));
+            }
+        }
+        commands
     }
 
     fn waiting(&self) -> MutexGuard<'_, Option<Vec<Call>>> {
@@ -115,16 +164,16 @@ impl Batch {
     }
 
     /// Has the server run the script for `calls`, whose keys have one tag.
-    async fn run(&self, client: &Client, mut calls: Vec<Call>) {
+    async fn run(&self, mut calls: Vec<Call>) {
         if calls.len() > 1 {
-            return self.run_each(client, calls).await;
+            return self.run_each(calls).await;
         }
         let Some(Call { keys, arguments, answer, .. }) = calls.pop() else { return };
         // Who has gone does not wait for it.
-        let _ = answer.send(client.run(&self.script, &keys, || arguments.clone()).await);
+        let _ = answer.send(self.client.run(&self.script, &keys, || arguments.clone()).await);
     }
 
-    async fn run_each(&self, client: &Client, calls: Vec<Call>) {
+    async fn run_each(&self, calls: Vec<Call>) {
         // A plan has few enough entries.
         let number = |count| u8::try_from(count).unwrap_or(u8::MAX);
         let shapes = calls.iter().flat_map(|call| [number(call.keys.len()), number(call.arguments.len())]);
@@ -135,7 +184,7 @@ impl Batch {
             words.extend(arguments);
             answers.push(answer);
         }
-        let replies = client.run::<Vec<Bytes>>(&self.each, &all_keys, || words.clone()).await;
+        let replies = self.client.run::<Vec<Bytes>>(&self.each, &all_keys, || words.clone()).await;
         let replies = replies.and_then(|replies| {
             let missing =
                 || StoreError::Corrupt(format!("{} answers to {} calls", replies.len(), answers.len()));
@@ -161,44 +210,12 @@ fn own_reply(reply: Bytes) -> Result<Bytes, StoreError> {
     }
 }
 
-/// The end of a batch that sends. When it is gone, calls that wait have their answer.
-struct Open {
-    batch: Arc<Batch>,
-    client: Arc<Client>,
-}
-
-impl Open {
-    /// Sends all that waits.
-    async fn send(&self) {
-        let waiting = self.batch.waiting().as_mut().map(mem::take).unwrap_or_default();
-        // A settlement counts, whoever waits for it.
-        let counts = |call: &Call| self.batch.pace == Pace::OneByOne || !call.answer.is_closed();
-        let mut by_tag = BTreeMap::<Tag, Vec<Call>>::new();
-        for call in waiting.into_iter().filter(counts) {
-            by_tag.entry(call.tag).or_default().push(call);
-        }
-        let mut commands = Vec::new();
-        for mut calls in by_tag.into_values() {
-            while !calls.is_empty() {
-                let rest = calls.split_off(calls.len().min(CALLS_MAX));
-                commands.push(mem::replace(&mut calls, rest));
-            }
-        }
-        match self.batch.pace {
-            Pace::AtOnce => commands.into_iter().for_each(|calls| {
-                let (batch, client) = (Arc::clone(&self.batch), Arc::clone(&self.client));
-                tokio::spawn(async move { batch.run(&client, calls).await });
-            }),
-            Pace::OneByOne => {
-                all(commands.into_iter().map(|calls| self.batch.run(&self.client, calls))).await;
-            }
-        }
-    }
-}
+/// A batch that sends. When it does no more, calls that wait have their answer.
+struct Open(Arc<Batch>);
 
 impl Drop for Open {
     fn drop(&mut self) {
-        *self.batch.waiting() = None;
+        *self.0.waiting() = None;
     }
 }
 

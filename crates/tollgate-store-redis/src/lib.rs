@@ -213,7 +213,7 @@ impl Inner {
     /// As [`run`](Self::run), together with other calls of the same script.
     async fn run_together(
         &self,
-        batch: impl Fn(&Line) -> &Batch,
+        batch: impl Fn(&Line) -> &Arc<Batch>,
         tag: Tag,
         keys: impl Fn() -> Vec<Bytes>,
         arguments: impl Fn(Attempt) -> Vec<Bytes>,

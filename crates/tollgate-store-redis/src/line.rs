@@ -45,11 +45,10 @@ impl Line {
     /// Begins to connect, on the runtime of the caller.
     fn open(settings: &Settings, scripts: &Scripts) -> Result<Arc<Self>, ConnectError> {
         let client = Arc::new(Client::connect(settings)?);
-        let reserves = Arc::new(Batch::new(scripts.reserve.clone(), Pace::AtOnce));
+        let (reserves, sender) = Batch::start(Arc::clone(&client), scripts.reserve.clone(), Pace::AtOnce);
         // What is still held meanwhile errs towards refusing.
-        let settlements = Arc::new(Batch::new(scripts.settle.clone(), Pace::OneByOne));
-        let _senders = [reserves.start(&client), settlements.start(&client)];
-        Ok(Arc::new(Self { client, reserves, settlements, _senders }))
+        let (settlements, other) = Batch::start(Arc::clone(&client), scripts.settle.clone(), Pace::OneByOne);
+        Ok(Arc::new(Self { client, reserves, settlements, _senders: [sender, other] }))
     }
 }
 
