@@ -113,7 +113,8 @@ impl Client {
         let answer: Result<T, Error> = self.fred.evalsha(hash, keys.to_vec(), values(arguments())).await;
         let answer = match (answer, script.0.lua()) {
             (Err(error), Some(text)) if error.details().starts_with("NOSCRIPT") => {
-                self.fred.eval(text.clone(), keys.to_vec(), values(arguments())).await
+                // In a box, as it is rare: what a call takes in memory is moved with each.
+                Box::pin(self.fred.eval(text.clone(), keys.to_vec(), values(arguments()))).await
             }
             (answer, _) => answer,
         };
