@@ -9,6 +9,7 @@ use std::{
     collections::BTreeMap,
     mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -27,6 +28,9 @@ use crate::{
 
 /// The most calls of one command: the server does nothing else meanwhile.
 const CALLS_MAX: usize = 32;
+
+/// The most keys of one that runs several.
+const KEYS_MAX: usize = 256;
 
 /// How an answer begins that says why its call failed.
 const FAILED: u8 = b'!';
@@ -51,6 +55,8 @@ pub(crate) struct Batch {
     /// For several.
     each: Script,
     pace: Pace,
+    /// How long an answer is waited for that another runtime has to send for.
+    patience: Duration,
     /// `None`: nobody sends any more.
     waiting: Mutex<Option<Vec<Call>>>,
     more: Notify,
@@ -77,9 +83,19 @@ impl Batch {
         client: Arc<Client>,
         (script, each): (Script, Script),
         pace: Pace,
+        patience: Duration,
     ) -> (Arc<Self>, Sender) {
         let (waiting, more) = (Mutex::new(Some(Vec::new())), Notify::new());
-        let batch = Arc::new(Self { client, runtime: Handle::current(), script, each, pace, waiting, more });
+        let batch = Arc::new(Self {
+            client,
+            runtime: Handle::current(),
+            script,
+            each,
+            pace,
+            patience,
+            waiting,
+            more,
+        });
         let open = Open(Arc::clone(&batch));
         let sender = tokio::spawn(async move {
             loop {
@@ -120,22 +136,22 @@ impl Batch {
             Pace::AtOnce => {}
             Pace::OneByOne => self.more.notify_one(),
         }
-        answered.await.unwrap_or_else(|_| Err(StoreError::Unknown(ENDED.to_owned())))
+        let answer = match Handle::try_current() {
+            // Nobody knows whether that one is run.
+            Ok(runtime) if runtime.id() != self.runtime.id() => {
+                tokio::time::timeout(self.patience, answered).await
+            }
+            _ => Ok(answered.await),
+        };
+        let unknown = |reason: &str| Err(StoreError::Unknown(reason.to_owned()));
+        answer.map_or_else(|_| unknown("no answer in time"), |sent| sent.unwrap_or_else(|_| unknown(ENDED)))
     }
 
     /// Sends what waits when the runtime comes to it: what is ready now has asked by then.
     fn send(self: &Arc<Self>) {
         let batch = Arc::clone(self);
         self.runtime.spawn(async move {
-            let mut commands = batch.commands();
-            let last = commands.pop();
-            for calls in commands {
-                let batch = Arc::clone(&batch);
-                tokio::spawn(async move { batch.run(calls).await });
-            }
-            if let Some(calls) = last {
-                batch.run(calls).await;
-            }
+            all(batch.commands().into_iter().map(|calls| batch.run(calls))).await;
         });
     }
 
@@ -151,7 +167,7 @@ impl Batch {
         let mut commands = Vec::new();
         for mut calls in by_tag.into_values() {
             while !calls.is_empty() {
-                let rest = calls.split_off(calls.len().min(CALLS_MAX));
+                let rest = calls.split_off(fitting(&calls));
                 commands.push(mem::replace(&mut calls, rest));
             }
         }
@@ -198,6 +214,15 @@ impl Batch {
             let _ = answer.send(reply);
         }
     }
+}
+
+/// How many of `calls` one command may run: at least one.
+fn fitting(calls: &[Call]) -> usize {
+    let keys = calls.iter().scan(0, |keys, call| {
+        *keys += call.keys.len();
+        Some(*keys)
+    });
+    keys.take(CALLS_MAX).take_while(|keys| *keys <= KEYS_MAX).count().max(1)
 }
 
 const ENDED: &str = "the connection to Redis has ended";

@@ -3,22 +3,31 @@
 //! What fred would do by itself and must not: send a command again whose connection closed
 //! (`max_command_attempts`), wait for an answer without end (`default_command_timeout`; options of a single
 //! call are ignored for scripts), queue without end (`max_command_buffer_len`), and take a server that says
-//! nothing for one that is there (`unresponsive`).
+//! nothing for one that is there (`unresponsive`: for fred that begins anew with each write, so that a connection that
+//! has died in silence would live on as long as it is used; [`Silence`] ends that).
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use fred::{
     clients::Client as Fred,
     error::{Error, ErrorKind},
-    interfaces::{ClientLike as _, ClusterInterface as _, LuaInterface as _},
+    interfaces::{ClientLike as _, ClusterInterface as _, EventInterface as _, LuaInterface as _},
     types::{
         Builder, ClusterHash, ConnectHandle, CustomCommand, FromValue, Value,
-        config::{Config, ReconnectPolicy},
+        config::{Config, ReconnectPolicy, Server},
         scripts::Script as FredScript,
     },
 };
-use tollgate_store::StoreError;
+use tokio::{runtime::Handle, sync::broadcast};
+use tollgate_store::{Clock as _, StoreError, SystemClock};
 
 use crate::{ConnectError, Settings};
 
@@ -41,6 +50,7 @@ pub(crate) struct Client {
     fred: Fred,
     connection: ConnectHandle,
     is_cluster: bool,
+    silence: Silence,
 }
 
 /// A script with its hash.
@@ -73,12 +83,12 @@ impl Client {
             connection.internal_command_timeout = CONNECT;
             connection.max_command_attempts = 1;
             connection.max_command_buffer_len = QUEUE_MAX;
-            connection.unresponsive.max_timeout = Some(settings.timeout.saturating_mul(2).max(CHECK * 4));
+            connection.unresponsive.max_timeout = Some(silence_max(settings));
             connection.unresponsive.interval = CHECK;
         });
         let fred = builder.build().map_err(url)?;
         let connection = fred.connect();
-        Ok(Self { fred, connection, is_cluster })
+        Ok(Self { fred, connection, is_cluster, silence: Silence::new(silence_max(settings)) })
     }
 
     /// Whether keys lie on several servers.
@@ -89,6 +99,16 @@ impl Client {
     /// Whether there is a connection, as far as is known.
     pub(crate) fn is_connected(&self) -> bool {
         self.fred.is_connected()
+    }
+
+    /// Tells of each time that a connection was made anew.
+    pub(crate) fn reconnections(&self) -> Reconnections {
+        Reconnections(self.fred.reconnect_rx())
+    }
+
+    /// Ends the connection for good. What is on its way has no answer.
+    pub(crate) fn end(&self) {
+        self.connection.abort();
     }
 
     /// Waits until there is a connection.
@@ -118,6 +138,18 @@ impl Client {
             }
             (answer, _) => answer,
         };
+        self.heard(answer)
+    }
+
+    /// What came of a command, for the caller. Where nothing came of any for too long, the connection is made anew.
+    fn heard<T>(&self, answer: Result<T, Error>) -> Result<T, StoreError> {
+        let is_silent = answer.as_ref().is_err_and(|error| *error.kind() == ErrorKind::Timeout);
+        if self.silence.lasts(is_silent)
+            && let Ok(runtime) = Handle::try_current()
+        {
+            let fred = self.fred.clone();
+            runtime.spawn(async move { fred.force_reconnection().await });
+        }
         answer.map_err(|error| meaning(&error))
     }
 
@@ -132,12 +164,11 @@ impl Client {
         let mut answers = Vec::with_capacity(servers.len());
         for server in servers {
             let (command, words) = ask();
-            let answer = self.fred.with_cluster_node(server).custom(command, words).await;
-            answers.push(answer.map_err(|error| meaning(&error))?);
+            answers.push(self.heard(self.fred.with_cluster_node(server).custom(command, words).await)?);
         }
         if !self.is_cluster {
             let (command, words) = ask();
-            answers.push(self.fred.custom(command, words).await.map_err(|error| meaning(&error))?);
+            answers.push(self.heard(self.fred.custom(command, words).await)?);
         }
         Ok(answers)
     }
@@ -145,13 +176,58 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        self.connection.abort();
+        self.end();
+    }
+}
+
+/// Tells when a connection was made anew.
+pub(crate) struct Reconnections(broadcast::Receiver<Server>);
+
+impl Reconnections {
+    /// Waits for the next time, or for several that were missed. `false`: there is none any more.
+    pub(crate) async fn next(&mut self) -> bool {
+        !matches!(self.0.recv().await, Err(broadcast::error::RecvError::Closed))
     }
 }
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client").field("is_connected", &self.is_connected()).finish_non_exhaustive()
+    }
+}
+
+/// How long a connection may say nothing to what it is asked.
+fn silence_max(settings: &Settings) -> Duration {
+    settings.timeout.saturating_mul(2).max(CHECK * 4)
+}
+
+/// Since when all commands of a connection have timed out.
+#[derive(Debug)]
+struct Silence {
+    clock: SystemClock,
+    max: Duration,
+    since: Mutex<Option<Duration>>,
+    /// Whether there is one. Looked at with each command.
+    is_silent: AtomicBool,
+}
+
+impl Silence {
+    fn new(max: Duration) -> Self {
+        let (since, is_silent) = (Mutex::new(None), AtomicBool::new(false));
+        Self { clock: SystemClock::new(), max, since, is_silent }
+    }
+
+    /// Notes whether a command has timed out. True once when that has been so for all of them for too long.
+    fn lasts(&self, has_timed_out: bool) -> bool {
+        if !has_timed_out && !self.is_silent.load(Ordering::SeqCst) {
+            return false;
+        }
+        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.clock.elapsed();
+        let lasts = has_timed_out && since.is_some_and(|since| now.saturating_sub(since) >= self.max);
+        *since = if has_timed_out && !lasts { since.or(Some(now)) } else { None };
+        self.is_silent.store(since.is_some(), Ordering::SeqCst);
+        lasts
     }
 }
 

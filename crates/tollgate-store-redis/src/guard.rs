@@ -17,7 +17,7 @@ use bytes::Bytes;
 use tollgate_limiter::{CounterKey, ExactAmount, Limit, Rule, TimestampMs};
 use tollgate_store::{Attempt, Clock, MemoryStore, Store as _, StoreError};
 
-use crate::{RedisStore, keys::Tag, reply, request, steps::all};
+use crate::{RedisStore, client::Client, keys::Tag, reply, request, steps::all};
 
 /// Hears of each budget, session or run that was spent from: the limit, from when to when, how much.
 pub type Spend<'a> = &'a mut dyn FnMut(&Limit, RangeInclusive<TimestampMs>, ExactAmount);
@@ -110,13 +110,20 @@ impl RedisStore {
         Ok(Seen { servers, lacks_latest })
     }
 
-    /// Who answers: the ids that servers make up when they start.
+    /// Who answers on the main connection.
     async fn servers(&self) -> Result<Servers, StoreError> {
-        let run_id = |info: &String| {
-            let line = info.lines().find_map(|line| line.strip_prefix("run_id:"));
-            line.unwrap_or_default().trim().to_owned()
-        };
-        Ok(Servers(self.0.client().info("server").await?.iter().map(run_id).collect()))
+        servers(self.0.client()).await
+    }
+
+    /// Looks at the connections of other runtimes: one that does not answer, or on which another server does than on
+    /// the main one, is not used.
+    pub(crate) async fn look_after_lines(&self) {
+        self.0.lines.look_after(async |client: &Client| servers(client).await.ok()).await;
+    }
+
+    /// Ends the connections of other runtimes, which may be to servers that are no more what they were.
+    pub(crate) fn close_lines(&self) {
+        self.0.lines.close_others();
     }
 
     async fn bring_back(
@@ -236,6 +243,15 @@ fn collect(spent: &Told, clock: Arc<dyn Clock>, tag: impl Fn(&CounterKey) -> Tag
         }
     }
     Ok(parts)
+}
+
+/// Who answers: the ids that servers make up when they start.
+async fn servers(client: &Client) -> Result<Servers, StoreError> {
+    let run_id = |info: &String| {
+        let line = info.lines().find_map(|line| line.strip_prefix("run_id:"));
+        line.unwrap_or_default().trim().to_owned()
+    };
+    Ok(Servers(client.info("server").await?.iter().map(run_id).collect()))
 }
 
 /// Adds a seed to the part that its counter is in.

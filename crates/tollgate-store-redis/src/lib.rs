@@ -207,7 +207,8 @@ impl Inner {
         let line = self.lines.here();
         let first = line.client.run(script, &keys, || arguments(Attempt::First)).await;
         let Err(StoreError::Unknown(_)) = first else { return first.map(|reply| (reply, false)) };
-        Box::pin(run_again(&line.client, first, script, &keys, || arguments(Attempt::Retry))).await
+        line.doubt();
+        Box::pin(self.run_again(first, script, &keys, || arguments(Attempt::Retry))).await
     }
 
     /// As [`run`](Self::run), together with other calls of the same script.
@@ -224,7 +225,24 @@ impl Inner {
         let Err(StoreError::Unknown(_)) = first else { return first.map(|reply| (reply, false)) };
         let again = || arguments(Attempt::Retry);
         // In a box, as it is rare: what a call takes in memory is moved and cleared with each.
-        Box::pin(run_again(&line.client, first, &batch.script, &keys(), again)).await
+        line.doubt();
+        Box::pin(self.run_again(first, &batch.script, &keys(), again)).await
+    }
+
+    /// Asks once more, since nobody knows what became of the first call: on the main connection, in case it was the
+    /// caller's that has died.
+    async fn run_again(
+        &self,
+        first: Result<Bytes, StoreError>,
+        script: &Script,
+        keys: &[Bytes],
+        arguments: impl Fn() -> Vec<Bytes>,
+    ) -> Result<(Bytes, bool), StoreError> {
+        match self.client().run(script, keys, arguments).await {
+            // That the second one has not run says nothing of the first.
+            Err(error) if error.is_transient() => first.map(|reply| (reply, true)),
+            answer => answer.map(|reply| (reply, true)),
+        }
     }
 
     /// The connection of the runtime that the store was made on.
@@ -260,21 +278,6 @@ impl Inner {
             }
         }
         Ok(views.into_iter().flatten().collect())
-    }
-}
-
-/// Asks once more, since nobody knows what became of the first call.
-async fn run_again(
-    client: &Client,
-    first: Result<Bytes, StoreError>,
-    script: &Script,
-    keys: &[Bytes],
-    arguments: impl Fn() -> Vec<Bytes>,
-) -> Result<(Bytes, bool), StoreError> {
-    match client.run(script, keys, arguments).await {
-        // That the second one has not run says nothing of the first.
-        Err(error) if error.is_transient() => first.map(|reply| (reply, true)),
-        answer => answer.map(|reply| (reply, true)),
     }
 }
 

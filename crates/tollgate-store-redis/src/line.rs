@@ -1,11 +1,22 @@
 //! Connections, one for each runtime that asks, so that no answer has to cross from one thread to another.
+//!
+//! All of them have to speak to the same server: while a primary is being replaced, two may answer. What is watched is
+//! the main connection. Another one is used as long as its server was seen to be the main one's since that was last
+//! made, and no call on it has failed; until then, and where nobody looks, the main one stands in.
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    mem,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    },
 };
 
-use tokio::runtime::{Handle, Id};
+use tokio::{
+    runtime::{Handle, Id},
+    task::JoinHandle,
+};
 
 use crate::{
     ConnectError, Settings,
@@ -14,12 +25,19 @@ use crate::{
     script,
 };
 
+/// How often in a row a connection may be looked at in vain before another one is made in its place.
+const SILENCES_MAX: u32 = 6;
+
 /// A connection, with the calls that wait for it.
 #[derive(Debug)]
 pub(crate) struct Line {
     pub(crate) client: Arc<Client>,
     pub(crate) reserves: Arc<Batch>,
     pub(crate) settlements: Arc<Batch>,
+    /// The epoch in which its server was seen to be the main one's; 0: in none.
+    trusted_in: AtomicU64,
+    /// How often in a row it did not answer when it was looked at.
+    silences: AtomicU32,
     _senders: [Sender; 2],
 }
 
@@ -39,16 +57,35 @@ pub(crate) struct Lines {
     main: Arc<Line>,
     main_runtime: Option<Id>,
     others: Mutex<HashMap<Id, Arc<Line>>>,
+    /// Counted from 1. A new one begins when the main connection is made anew.
+    epoch: Arc<AtomicU64>,
+    /// Whether somebody looks after them. Otherwise there are no others.
+    is_watched: AtomicBool,
+    _watch: Watch,
 }
+
+/// Begins new epochs. Dropping it ends that.
+#[derive(Debug)]
+struct Watch(JoinHandle<()>);
 
 impl Line {
     /// Begins to connect, on the runtime of the caller.
     fn open(settings: &Settings, scripts: &Scripts) -> Result<Arc<Self>, ConnectError> {
         let client = Arc::new(Client::connect(settings)?);
-        let (reserves, sender) = Batch::start(Arc::clone(&client), scripts.reserve.clone(), Pace::AtOnce);
+        let start = |script: &(Script, Script), pace| {
+            Batch::start(Arc::clone(&client), script.clone(), pace, settings.timeout)
+        };
+        let (reserves, sender) = start(&scripts.reserve, Pace::AtOnce);
         // What is still held meanwhile errs towards refusing.
-        let (settlements, other) = Batch::start(Arc::clone(&client), scripts.settle.clone(), Pace::OneByOne);
-        Ok(Arc::new(Self { client, reserves, settlements, _senders: [sender, other] }))
+        let (settlements, other) = start(&scripts.settle, Pace::OneByOne);
+        let (trusted_in, silences) = (AtomicU64::new(0), AtomicU32::new(0));
+        let _senders = [sender, other];
+        Ok(Arc::new(Self { client, reserves, settlements, trusted_in, silences, _senders }))
+    }
+
+    /// A call on it has failed: it is not used until its server was seen again.
+    pub(crate) fn doubt(&self) {
+        self.trusted_in.store(0, Ordering::SeqCst);
     }
 }
 
@@ -61,7 +98,23 @@ impl Lines {
         };
         let main = Line::open(settings, &scripts)?;
         let main_runtime = Handle::try_current().ok().map(|runtime| runtime.id());
-        Ok(Self { settings: settings.clone(), scripts, main, main_runtime, others: Mutex::default() })
+        let epoch = Arc::new(AtomicU64::new(1));
+        let (mut reconnections, next) = (main.client.reconnections(), Arc::clone(&epoch));
+        let watch = Watch(tokio::spawn(async move {
+            while reconnections.next().await {
+                next.fetch_add(1, Ordering::SeqCst);
+            }
+        }));
+        Ok(Self {
+            settings: settings.clone(),
+            scripts,
+            main,
+            main_runtime,
+            others: Mutex::default(),
+            epoch,
+            is_watched: AtomicBool::new(false),
+            _watch: watch,
+        })
     }
 
     /// That of the runtime that the store was made on.
@@ -69,25 +122,71 @@ impl Lines {
         &self.main
     }
 
-    /// That of the caller's runtime. The main one stands in for it until it is connected.
+    /// That of the caller's runtime, or the main one, which stands in for it.
     pub(crate) fn here(&self) -> Arc<Line> {
+        self.own().unwrap_or_else(|| self.main.clone())
+    }
+
+    /// That of the caller's runtime, if it has one of its own that can be used.
+    pub(crate) fn own(&self) -> Option<Arc<Line>> {
+        if !self.is_watched.load(Ordering::SeqCst) {
+            return None;
+        }
         let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
-        let Some(runtime) = runtime.filter(|_| runtime != self.main_runtime) else {
-            return self.main.clone();
-        };
-        let own = self.of(runtime).filter(|line| line.client.is_connected());
-        own.unwrap_or_else(|| self.main.clone())
+        let line = self.of(runtime.filter(|_| runtime != self.main_runtime)?)?;
+        let is_trusted = line.trusted_in.load(Ordering::SeqCst) == self.epoch.load(Ordering::SeqCst);
+        (is_trusted && line.client.is_connected()).then_some(line)
     }
 
     fn of(&self, runtime: Id) -> Option<Arc<Line>> {
-        // A line is complete before it is put in.
-        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another runtime may have the number of one that has ended.
+        let mut others = self.others();
         if let Some(line) = others.get(&runtime).filter(|line| !line.reserves.has_ended()) {
             return Some(line.clone());
         }
+        // Those of runtimes that have ended.
+        others.retain(|_, line| !line.reserves.has_ended());
         let line = Line::open(&self.settings, &self.scripts).ok()?;
         others.insert(runtime, line.clone());
         Some(line)
+    }
+
+    /// Looks at each connection but the main one whether it answers, and whose server it is.
+    pub(crate) async fn look_after<S: PartialEq>(&self, servers: impl AsyncFn(&Client) -> Option<S>) {
+        self.is_watched.store(true, Ordering::SeqCst);
+        let lines: Vec<_> = self.others().values().cloned().collect();
+        if lines.is_empty() {
+            return;
+        }
+        let epoch = self.epoch.load(Ordering::SeqCst);
+        let Some(main) = servers(&self.main.client).await else { return };
+        for line in lines {
+            let own = servers(&line.client).await;
+            let silences =
+                if own.is_some() { 0 } else { line.silences.load(Ordering::SeqCst).saturating_add(1) };
+            line.silences.store(silences, Ordering::SeqCst);
+            line.trusted_in.store(if own.as_ref() == Some(&main) { epoch } else { 0 }, Ordering::SeqCst);
+        }
+        // Another one is made when it is asked for.
+        self.others().retain(|_, line| line.silences.load(Ordering::SeqCst) < SILENCES_MAX);
+    }
+
+    /// Ends all connections but the main one. What is on its way on them has no answer.
+    pub(crate) fn close_others(&self) {
+        let lines = mem::take(&mut *self.others());
+        lines.values().for_each(|line| {
+            line.doubt();
+            line.client.end();
+        });
+    }
+
+    fn others(&self) -> MutexGuard<'_, HashMap<Id, Arc<Line>>> {
+        // A line is complete before it is put in.
+        self.others.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }

@@ -31,6 +31,8 @@ const LAST_SETTLEMENTS: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct SharedStore {
     store: FallbackStore,
+    #[cfg(feature = "testing")]
+    redis: RedisStore,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -86,8 +88,8 @@ impl SharedStore {
             first_connection(&redis).await;
             let store = FallbackStore::new(Arc::new(redis.clone()), Arc::clone(&clock), policy);
             // Whoever starts it waits for this.
-            let _ = started.send(Ok(store.clone()));
-            let seeded = store.clone();
+            let _ = started.send(Ok((store.clone(), redis.clone())));
+            let (seeded, lines) = (store.clone(), redis.clone());
             let seeds = async {
                 match guard {
                     Some(guard) => keep_seeded(redis, seeded, guard, clock).await,
@@ -97,18 +99,31 @@ impl SharedStore {
             tokio::select! {
                 () = keep(store, stopped) => {}
                 () = seeds => {}
+                () = look_after_lines(&lines) => {}
             }
         };
         let thread = thread::Builder::new().name("store".to_owned());
         let thread = thread.spawn(move || runtime.block_on(live)).map_err(ConnectError::Thread)?;
         let gone = |_| ConnectError::Thread(io::Error::other("it ended"));
-        let store = start.recv().map_err(gone)??;
-        Ok(Self { store, stop: Some(stop), thread: Some(thread) })
+        let (store, _redis) = start.recv().map_err(gone)??;
+        Ok(Self {
+            store,
+            #[cfg(feature = "testing")]
+            redis: _redis,
+            stop: Some(stop),
+            thread: Some(thread),
+        })
     }
 
     /// The store.
     pub fn store(&self) -> FallbackStore {
         self.store.clone()
+    }
+
+    /// Whether the caller's runtime has a connection of its own that calls go over.
+    #[cfg(feature = "testing")]
+    pub fn has_own_connection(&self) -> bool {
+        self.redis.0.lines.own().is_some()
     }
 }
 
@@ -152,16 +167,34 @@ async fn first_connection(redis: &RedisStore) {
     }
 }
 
+/// Looks again and again at the connections that other runtimes have.
+async fn look_after_lines(redis: &RedisStore) {
+    loop {
+        redis.look_after_lines().await;
+        tokio::time::sleep(look(redis)).await;
+    }
+}
+
+fn look(redis: &RedisStore) -> Duration {
+    if redis.is_cluster() { LOOK_IN_CLUSTER } else { LOOK }
+}
+
 /// Looks again and again whether Redis knows what this copy had spent, and whether it is another than before: one
 /// that was a replica, or has begun anew from what was on its disk, may lack the latest settlements.
 async fn keep_seeded(redis: RedisStore, store: FallbackStore, guard: Guard, clock: Arc<dyn Clock>) {
     let mut known = None;
-    let mut repaired = 0;
+    let (mut repaired, mut is_late) = (0, false);
     loop {
         match redis.keep_seeded(&guard, &clock, known.as_ref()).await {
             Ok(seen) => {
+                if std::mem::take(&mut is_late) {
+                    store.send_again();
+                }
                 if seen.lacks_latest {
+                    redis.close_lines();
                     let settlements = store.send_again();
+                    // What was answered just now is noted a moment later.
+                    is_late = true;
                     tracing::warn!(
                         settlements,
                         "another Redis answers: the last minute's settlements are sent again"
@@ -176,7 +209,7 @@ async fn keep_seeded(redis: RedisStore, store: FallbackStore, guard: Guard, cloc
             tracing::warn!(settlements = all - repaired, "Redis had lost settlements, and has them again");
             repaired = all;
         }
-        tokio::time::sleep(if redis.is_cluster() { LOOK_IN_CLUSTER } else { LOOK }).await;
+        tokio::time::sleep(look(&redis)).await;
     }
 }
 

@@ -93,6 +93,57 @@ async fn a_store_behind_a_sentinel_follows_a_failover_with_all_that_was_replicat
     until(&replica, &["INFO", "replication"], |info| info.contains("role:master")).await;
 }
 
+/// A primary that comes back before it knows that it is one no more: whoever still spoke to it would spend beside the
+/// budget. A runtime without calls has nothing that tells it.
+#[tokio::test]
+async fn an_idle_runtime_does_not_stay_with_a_primary_that_was_replaced() {
+    let Watched { primary, replica, sentinel: _sentinel, settings } = Watched::start().await;
+    let settings = Settings { timeout: Duration::from_millis(250), ..settings };
+    let policy = FailurePolicy {
+        retry: Duration::from_millis(100),
+        local_share: NonZeroU64::MIN,
+        closed: false,
+        remembered: Duration::from_secs(540),
+    };
+    let guard = Guard { copy: "one".into(), copies: NonZeroU64::MIN, spent: Arc::new(|_| Ok(())) };
+    let shared = SharedStore::start(&settings, policy, Some(guard), Arc::new(SystemClock::new())).unwrap();
+    let store = shared.store();
+    let spend = async |id: u128| {
+        let held = admitted(&store, id, &plan(1)).await;
+        while store.settle(&held, &[ExactAmount::whole(1)]).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    for id in 0..10 {
+        spend(id).await;
+    }
+    let own = async {
+        while !shared.has_own_connection() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, own).await.expect("a connection of this runtime's own");
+    spend(10).await;
+    until(&primary, &["WAIT", "1", "1000"], |replicas| replicas == "1").await;
+
+    primary.freeze().unwrap();
+    until(&replica, &["INFO", "replication"], |info| info.contains("role:master")).await;
+    // What the store's own thread has noticed by then, this runtime has not.
+    until(&replica, &["CLIENT", "LIST", "TYPE", "normal"], |clients| clients.contains("cmd=info")).await;
+    primary.thaw().unwrap();
+    let before = stored(&primary);
+    for id in 11..31 {
+        spend(id).await;
+    }
+    assert_eq!(stored(&primary), before, "nothing more was spent there");
+    assert_eq!(spent(&store).await, Some((31, 0)));
+}
+
+/// The counter of the budget as it is stored.
+fn stored(server: &RedisServer) -> String {
+    server.command(&["GETRANGE", "tollgate:{acme}:c:usd", "17", "48"]).unwrap_or_default()
+}
+
 /// Calls that were settled while the replica was too slow to hear of it, and some that are open meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn what_a_failover_loses_is_sent_again_and_counted_once() {

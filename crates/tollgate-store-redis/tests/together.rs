@@ -1,16 +1,24 @@
 //! Calls that are ready together, and calls of several runtimes.
 
-#![expect(
+#![allow(
+    clippy::expect_used,
     clippy::unwrap_used,
     reason = "a test may fail; helpers beside test functions are no tests to clippy"
 )]
 
 use std::{
     future::Future as _,
+    io::{Read as _, Write as _},
+    net::{Ipv4Addr, Shutdown, TcpListener, TcpStream},
+    num::NonZeroU64,
     pin::pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Waker},
     thread,
+    time::Duration,
 };
 
 use tokio::{runtime::Builder, task::JoinHandle};
@@ -18,8 +26,10 @@ use tollgate_limiter::{
     Amount, CounterKey, Enforcement, Entry, ExactAmount, Limit, Period, Plan, ReservationId, Rule,
     TimestampMs, Verdict,
 };
-use tollgate_store::{Attempt, Held, Settled, Store as _, StoreError};
-use tollgate_store_redis::{RedisStore, testing::RedisServer};
+use tollgate_store::{Attempt, FailurePolicy, Held, Settled, Store as _, StoreError, SystemClock};
+use tollgate_store_redis::{RedisStore, Settings, SharedStore, testing::RedisServer};
+
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn day(partition: &str, amount: u64) -> Arc<Limit> {
     let key = CounterKey::new(partition, "day");
@@ -141,35 +151,146 @@ async fn a_reserve_that_nobody_waits_for_any_more_is_not_sent() {
     assert_eq!(store.inspect(&[limit]).await.unwrap()[0].held, Amount::new(1));
 }
 
-/// Reserves on a runtime of its own, again and again until that has a connection beside the main one, which stands
-/// in for it before. How often that was.
-fn on_own_runtime(store: &RedisStore, server: &RedisServer, first_id: u128) -> u128 {
-    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-    let (limit, mut id) = (day("acme", 1_000_000), first_id);
-    loop {
-        let calls = runtime.block_on(async { admitted(vec![reserve(store, id, &plan(&limit, 1))]).await });
-        assert_eq!(calls, [true]);
-        id += 1;
-        let clients = server.command(&["CLIENT", "LIST"]).unwrap();
-        if clients.lines().filter(|client| client.contains("cmd=eval")).count() == 2 {
-            return id - first_id;
+fn shared(url: String, server: &RedisServer) -> SharedStore {
+    let settings = Settings { url, timeout: Duration::from_millis(500), ..server.settings("tollgate") };
+    let policy = FailurePolicy {
+        retry: Duration::from_millis(300),
+        local_share: NonZeroU64::MIN,
+        closed: false,
+        remembered: Duration::from_secs(540),
+    };
+    SharedStore::start(&settings, policy, None, Arc::new(SystemClock::new())).unwrap()
+}
+
+/// Waits for a connection of this runtime's own, which is asked for by calls.
+async fn own_connection(shared: &SharedStore) {
+    let own = async {
+        while !shared.has_own_connection() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
+    };
+    tokio::time::timeout(PATIENCE, own).await.expect("a connection");
+}
+
+/// Reserves on the main connection and on one of its own.
+fn on_own_runtime(shared: &SharedStore, first_id: u128) {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (store, plan) = (shared.store(), plan(&day("acme", 1_000_000), 1));
+        let call = async |id| {
+            let verdict = store.reserve(ReservationId::new(id), Arc::clone(&plan), Attempt::First).await;
+            assert!(matches!(verdict, Ok(Verdict::Admitted(_))), "{verdict:?}");
+        };
+        call(first_id).await;
+        own_connection(shared).await;
+        call(first_id + 1).await;
+        assert!(shared.has_own_connection());
+    });
+}
+
+async fn held(shared: &SharedStore) -> u64 {
+    shared.store().inspect(&[day("acme", 1_000_000)]).await.unwrap()[0].held.get()
+}
+
+#[tokio::test]
+async fn each_runtime_has_a_connection_of_its_own_and_all_share_one_count() {
+    let server = RedisServer::start().unwrap();
+    let shared = shared(format!("redis://127.0.0.1:{}", server.port()), &server);
+    for round in 0..3 {
+        thread::scope(|scope| scope.spawn(|| on_own_runtime(&shared, 10 * round)).join().unwrap());
+    }
+    assert_eq!(held(&shared).await, 6);
+}
+
+/// What a firewall does that forgets a connection: whatever is sent on it is lost, and nobody is told.
+#[tokio::test]
+async fn a_connection_that_has_died_in_silence_costs_no_call_and_is_made_anew() {
+    let server = RedisServer::start().unwrap();
+    let relay = Relay::start(server.port());
+    let shared = shared(format!("redis://127.0.0.1:{}", relay.port), &server);
+    let (store, plan) = (shared.store(), plan(&day("acme", 1_000_000), 1));
+    let call = async |id| store.reserve(ReservationId::new(id), Arc::clone(&plan), Attempt::First).await;
+    call(1).await.unwrap();
+    own_connection(&shared).await;
+    // All but the first: that of the store's own thread.
+    relay.dead.store(true, Ordering::SeqCst);
+    for id in 2..20 {
+        assert!(matches!(call(id).await, Ok(Verdict::Admitted(_))));
+        assert!(store.status().available, "the main connection answers");
+    }
+    assert_eq!(held(&shared).await, 19);
+    relay.dead.store(false, Ordering::SeqCst);
+    own_connection(&shared).await;
+    call(20).await.unwrap();
+    assert_eq!(held(&shared).await, 20);
+}
+
+/// What a network does that comes back without its connections.
+#[tokio::test]
+async fn connections_that_have_all_died_in_silence_are_made_anew() {
+    let server = RedisServer::start().unwrap();
+    let relay = Relay::start(server.port());
+    let shared = shared(format!("redis://127.0.0.1:{}", relay.port), &server);
+    let (store, plan) = (shared.store(), plan(&day("acme", 1_000_000), 1));
+    let call = async |id| store.reserve(ReservationId::new(id), Arc::clone(&plan), Attempt::First).await;
+    call(1).await.unwrap();
+    own_connection(&shared).await;
+    relay.all_dead.store(true, Ordering::SeqCst);
+    assert!(call(2).await.is_err());
+    let back = async {
+        // From here on new connections live.
+        relay.all_dead.store(false, Ordering::SeqCst);
+        while shared.store().inspect(&[day("acme", 1_000_000)]).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, back).await.expect("the store is back");
+}
+
+/// Passes connections on to a server.
+struct Relay {
+    port: u16,
+    /// What comes on connections after the first is lost, without an end.
+    dead: Arc<AtomicBool>,
+    /// From then on what comes on connections that are there is lost for ever.
+    all_dead: Arc<AtomicBool>,
+}
+
+impl Relay {
+    fn start(server: u16) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let (port, dead) = (listener.local_addr().unwrap().port(), Arc::new(AtomicBool::new(false)));
+        let (is_dead, all_dead) = (Arc::clone(&dead), Arc::new(AtomicBool::new(false)));
+        let all = Arc::clone(&all_dead);
+        thread::spawn(move || {
+            for (number, client) in listener.incoming().enumerate() {
+                let client = client.unwrap();
+                let server = TcpStream::connect((Ipv4Addr::LOCALHOST, server)).unwrap();
+                for (from, to) in [(&client, &server), (&server, &client)] {
+                    let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    let is_dead = if number == 0 { Arc::default() } else { Arc::clone(&is_dead) };
+                    let all = Arc::clone(&all);
+                    thread::spawn(move || pass(from, to, &is_dead, &all));
+                }
+            }
+        });
+        Self { port, dead, all_dead }
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn each_runtime_has_a_connection_of_its_own_and_all_share_one_count() {
-    let server = RedisServer::start().unwrap();
-    let store = connect(&server).await;
-    let mut made = 0;
-    // The second and third may have the number of the runtime before them, which has ended.
-    for round in 0..3 {
-        made += thread::scope(|scope| {
-            scope.spawn(|| on_own_runtime(&store, &server, 1_000_000 * round)).join().unwrap()
-        });
+fn pass(mut from: TcpStream, mut to: TcpStream, is_dead: &AtomicBool, all_dead: &AtomicBool) {
+    let (mut buffer, mut has_died) = ([0; 4096], false);
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        has_died |= all_dead.load(Ordering::SeqCst);
+        if has_died {
+            continue;
+        }
+        if !is_dead.load(Ordering::SeqCst) && to.write_all(&buffer[..count]).is_err() {
+            break;
+        }
     }
-    let held = store.inspect(&[day("acme", 1_000_000)]).await.unwrap()[0].held;
-    assert_eq!(u128::from(held.get()), made);
+    // The other side learns of an end.
+    let _ = to.shutdown(Shutdown::Both);
 }
 
 #[test]
