@@ -2,7 +2,7 @@
 //!
 //! All of them have to speak to the same server: while a primary is being replaced, two may answer. What is watched is
 //! the main connection. Another one is used as long as its server was seen to be the main one's since that was last
-//! made, and no call on it has failed; until then, and where nobody looks, the main one stands in.
+//! made, the main one answers, and no call on it has failed; until then, and where nobody looks, the main one stands in.
 
 use std::{
     collections::HashMap,
@@ -57,7 +57,7 @@ pub(crate) struct Lines {
     main: Arc<Line>,
     main_runtime: Option<Id>,
     others: Mutex<HashMap<Id, Arc<Line>>>,
-    /// Counted from 1. A new one begins when the main connection is made anew.
+    /// Counted from 1. A new one begins when the main connection is made anew, or does not answer.
     epoch: Arc<AtomicU64>,
     /// Whether somebody looks after them. Otherwise there are no others.
     is_watched: AtomicBool,
@@ -158,7 +158,11 @@ impl Lines {
             return;
         }
         let epoch = self.epoch.load(Ordering::SeqCst);
-        let Some(main) = servers(&self.main.client).await else { return };
+        let Some(main) = servers(&self.main.client).await else {
+            // Nobody knows whether their server still is the one that counts.
+            self.epoch.fetch_add(1, Ordering::SeqCst);
+            return;
+        };
         for line in lines {
             let own = servers(&line.client).await;
             let silences =
