@@ -128,8 +128,21 @@ async fn an_idle_runtime_does_not_stay_with_a_primary_that_was_replaced() {
 
     primary.freeze().unwrap();
     until(&replica, &["INFO", "replication"], |info| info.contains("role:master")).await;
-    // What the store's own thread has noticed by then, this runtime has not.
-    until(&replica, &["CLIENT", "LIST", "TYPE", "normal"], |clients| clients.contains("cmd=info")).await;
+    // Another runtime has an answer, while the old primary gives none: the store's own thread has moved. This runtime
+    // has not noticed.
+    let elsewhere = store.clone();
+    let moved = tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let answered = async {
+                while spent(&elsewhere).await.is_none() {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            };
+            tokio::time::timeout(PATIENCE, answered).await.is_ok()
+        })
+    });
+    assert!(moved.await.unwrap());
     primary.thaw().unwrap();
     let before = stored(&primary);
     for id in 11..31 {

@@ -152,7 +152,7 @@ async fn a_reserve_that_nobody_waits_for_any_more_is_not_sent() {
 }
 
 fn shared(url: String, server: &RedisServer) -> SharedStore {
-    let settings = Settings { url, timeout: Duration::from_millis(500), ..server.settings("tollgate") };
+    let settings = Settings { url, timeout: Duration::from_secs(1), ..server.settings("tollgate") };
     let policy = FailurePolicy {
         retry: Duration::from_millis(300),
         local_share: NonZeroU64::MIN,
