@@ -93,12 +93,8 @@ async fn a_store_behind_a_sentinel_follows_a_failover_with_all_that_was_replicat
     until(&replica, &["INFO", "replication"], |info| info.contains("role:master")).await;
 }
 
-/// A primary that comes back before it knows that it is one no more: whoever still spoke to it would spend beside the
-/// budget. A runtime without calls has nothing that tells it.
-#[tokio::test]
-async fn an_idle_runtime_does_not_stay_with_a_primary_that_was_replaced() {
-    let Watched { primary, replica, sentinel: _sentinel, settings } = Watched::start().await;
-    let settings = Settings { timeout: Duration::from_millis(250), ..settings };
+/// The store of the only copy, which has spent nothing before.
+fn one_copy(settings: &Settings) -> SharedStore {
     let policy = FailurePolicy {
         retry: Duration::from_millis(100),
         local_share: NonZeroU64::MIN,
@@ -106,7 +102,16 @@ async fn an_idle_runtime_does_not_stay_with_a_primary_that_was_replaced() {
         remembered: Duration::from_secs(540),
     };
     let guard = Guard { copy: "one".into(), copies: NonZeroU64::MIN, spent: Arc::new(|_| Ok(())) };
-    let shared = SharedStore::start(&settings, policy, Some(guard), Arc::new(SystemClock::new())).unwrap();
+    SharedStore::start(settings, policy, Some(guard), Arc::new(SystemClock::new())).unwrap()
+}
+
+/// A primary that comes back before it knows that it is one no more: whoever still spoke to it would spend beside the
+/// budget. A runtime without calls has nothing that tells it.
+#[tokio::test]
+async fn an_idle_runtime_does_not_stay_with_a_primary_that_was_replaced() {
+    let Watched { primary, replica, sentinel: _sentinel, settings } = Watched::start().await;
+    let settings = Settings { timeout: Duration::from_millis(250), ..settings };
+    let shared = one_copy(&settings);
     let store = shared.store();
     let spend = async |id: u128| {
         let held = admitted(&store, id, &plan(1)).await;
@@ -161,14 +166,7 @@ fn stored(server: &RedisServer) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn what_a_failover_loses_is_sent_again_and_counted_once() {
     let Watched { mut primary, replica, sentinel: _sentinel, settings } = Watched::start().await;
-    let policy = FailurePolicy {
-        retry: Duration::from_millis(100),
-        local_share: NonZeroU64::MIN,
-        closed: false,
-        remembered: Duration::from_secs(540),
-    };
-    let guard = Guard { copy: "one".into(), copies: NonZeroU64::MIN, spent: Arc::new(|_| Ok(())) };
-    let shared = SharedStore::start(&settings, policy, Some(guard), Arc::new(SystemClock::new())).unwrap();
+    let shared = one_copy(&settings);
     let store = shared.store();
     let spend = async |id: u128| {
         let held = admitted(&store, id, &plan(1)).await;

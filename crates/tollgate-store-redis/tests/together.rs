@@ -202,26 +202,36 @@ async fn each_runtime_has_a_connection_of_its_own_and_all_share_one_count() {
     assert_eq!(held(&shared).await, 6);
 }
 
+/// Reserves 1 of a million.
+async fn reserve_one(shared: &SharedStore, id: u128) -> Result<Verdict, StoreError> {
+    let plan = plan(&day("acme", 1_000_000), 1);
+    shared.store().reserve(ReservationId::new(id), plan, Attempt::First).await
+}
+
+/// A store behind a relay, of which 1 is reserved and this runtime has a connection.
+async fn behind_relay(server: &RedisServer) -> (Relay, SharedStore) {
+    let relay = Relay::start(server.port());
+    let shared = shared(format!("redis://127.0.0.1:{}", relay.port), server);
+    reserve_one(&shared, 1).await.unwrap();
+    own_connection(&shared).await;
+    (relay, shared)
+}
+
 /// What a firewall does that forgets a connection: whatever is sent on it is lost, and nobody is told.
 #[tokio::test]
 async fn a_connection_that_has_died_in_silence_costs_no_call_and_is_made_anew() {
     let server = RedisServer::start().unwrap();
-    let relay = Relay::start(server.port());
-    let shared = shared(format!("redis://127.0.0.1:{}", relay.port), &server);
-    let (store, plan) = (shared.store(), plan(&day("acme", 1_000_000), 1));
-    let call = async |id| store.reserve(ReservationId::new(id), Arc::clone(&plan), Attempt::First).await;
-    call(1).await.unwrap();
-    own_connection(&shared).await;
+    let (relay, shared) = behind_relay(&server).await;
     // All but the first: that of the store's own thread.
     relay.dead.store(true, Ordering::SeqCst);
     for id in 2..20 {
-        assert!(matches!(call(id).await, Ok(Verdict::Admitted(_))));
-        assert!(store.status().available, "the main connection answers");
+        assert!(matches!(reserve_one(&shared, id).await, Ok(Verdict::Admitted(_))));
+        assert!(shared.store().status().available, "the main connection answers");
     }
     assert_eq!(held(&shared).await, 19);
     relay.dead.store(false, Ordering::SeqCst);
     own_connection(&shared).await;
-    call(20).await.unwrap();
+    reserve_one(&shared, 20).await.unwrap();
     assert_eq!(held(&shared).await, 20);
 }
 
@@ -229,14 +239,9 @@ async fn a_connection_that_has_died_in_silence_costs_no_call_and_is_made_anew() 
 #[tokio::test]
 async fn connections_that_have_all_died_in_silence_are_made_anew() {
     let server = RedisServer::start().unwrap();
-    let relay = Relay::start(server.port());
-    let shared = shared(format!("redis://127.0.0.1:{}", relay.port), &server);
-    let (store, plan) = (shared.store(), plan(&day("acme", 1_000_000), 1));
-    let call = async |id| store.reserve(ReservationId::new(id), Arc::clone(&plan), Attempt::First).await;
-    call(1).await.unwrap();
-    own_connection(&shared).await;
+    let (relay, shared) = behind_relay(&server).await;
     relay.all_dead.store(true, Ordering::SeqCst);
-    assert!(call(2).await.is_err());
+    assert!(reserve_one(&shared, 2).await.is_err());
     let back = async {
         // From here on new connections live.
         relay.all_dead.store(false, Ordering::SeqCst);
