@@ -94,6 +94,10 @@ impl<'p> Calls<'p> {
         self.readers.iter().map(Shrink::kinds)
     }
 
+    pub(super) fn kind(&self, call: &PastCall) -> Option<&Kind> {
+        self.readers.get(call.reader)?.kinds().get(call.kind as usize)
+    }
+
     pub(super) fn session(&self, call: &PastCall) -> Option<&str> {
         self.readers.get(call.reader)?.text(call.session).filter(|id| !id.is_empty())
     }

@@ -11,20 +11,34 @@ use crate::{
     quote::unpriced_rule,
 };
 
-use super::{
-    calls::{Kind, PastCall},
-    tally::Places,
-};
+use super::calls::{Calls, Kind, PastCall};
+
+/// Judges calls: no counter plays a part in it.
+pub(super) struct Judge<'a> {
+    policy: &'a Policy,
+    calls: &'a Calls<'a>,
+    /// Of each reader.
+    kinds: Vec<Vec<JudgedKind<'a>>>,
+}
+
+/// A call with its limits.
+pub(super) struct JudgedCall {
+    pub(super) limits: Arc<[AppliedLimit]>,
+    /// What it reserves of them.
+    pub(super) plan: Arc<Plan>,
+    /// What each limit of the plan is settled to.
+    pub(super) actuals: Vec<ExactAmount>,
+    /// Limits about the model that answered which the plan does not have: they are charged afterwards.
+    pub(super) unplanned: Vec<AppliedLimit>,
+}
 
 /// A kind of calls as the new configuration takes it.
-pub(super) struct JudgedKind<'a> {
+struct JudgedKind<'a> {
     /// Its key, or why no call of the kind passes.
     key: Result<Arc<KeyPolicy>, &'static str>,
-    pub(super) kind: &'a Kind,
+    kind: &'a Kind,
     asked: Model<'a>,
     charged: Model<'a>,
-    /// The limits that the latest of its calls met, and their places.
-    latest: Option<(Arc<[AppliedLimit]>, Places)>,
 }
 
 /// A model of the price table: to find it may take longer than to decide a call.
@@ -40,14 +54,27 @@ impl<'a> Model<'a> {
     }
 }
 
-/// A call with its limits.
-pub(super) struct JudgedCall {
-    pub(super) limits: Arc<[AppliedLimit]>,
-    pub(super) plan: Arc<Plan>,
+impl<'a> Judge<'a> {
+    pub(super) fn new(policy: &'a Policy, calls: &'a Calls<'a>) -> Self {
+        let judged = |kinds: &'a [Kind]| kinds.iter().map(|kind| JudgedKind::new(policy, kind)).collect();
+        Self { policy, calls, kinds: calls.kinds().map(judged).collect() }
+    }
+
+    /// The limits that a call meets with what it reserves and spends of each; or why it is refused whatever
+    /// its counters say.
+    pub(super) fn judge(&self, call: &PastCall) -> Result<JudgedCall, &'static str> {
+        let of_reader = self.kinds.get(call.reader);
+        let kind = of_reader.and_then(|kinds| kinds.get(call.kind as usize)).ok_or("unauthenticated")?;
+        let session = self.calls.session(call);
+        let (limits, plan) = kind.planned(self.policy, call, session)?;
+        let actuals = kind.actuals(call, &limits);
+        let unplanned = kind.unplanned(self.policy, call, session, &limits);
+        Ok(JudgedCall { limits, plan: Arc::new(plan), actuals, unplanned })
+    }
 }
 
 impl<'a> JudgedKind<'a> {
-    pub(super) fn new(policy: &'a Policy, kind: &'a Kind) -> Self {
+    fn new(policy: &'a Policy, kind: &'a Kind) -> Self {
         let allowed = |key: &&Arc<KeyPolicy>| match &key.models {
             Some(models) => models.matches(&kind.asked),
             None => true,
@@ -61,31 +88,15 @@ impl<'a> JudgedKind<'a> {
             Some(key) => Ok(key.clone()),
         };
         let model = |name| Model { name, prices: policy.prices.prices(name) };
-        Self { key, kind, asked: model(&kind.asked), charged: model(&kind.charged), latest: None }
+        Self { key, kind, asked: model(&kind.asked), charged: model(&kind.charged) }
     }
 
-    /// The places of limits that one of its calls meets: mostly of the same as the one before.
-    pub(super) fn places(
-        &mut self,
-        limits: &Arc<[AppliedLimit]>,
-        place: impl FnMut(&AppliedLimit) -> usize,
-    ) -> Places {
-        if let Some((_, places)) = self.latest.as_ref().filter(|(latest, _)| Arc::ptr_eq(latest, limits)) {
-            return places.clone();
-        }
-        let places: Places = limits.iter().map(place).collect();
-        self.latest = Some((limits.clone(), places.clone()));
-        places
-    }
-
-    /// The limits that a call meets with what it reserves of each; or why it is refused whatever its
-    /// counters say.
-    pub(super) fn judge(
+    fn planned(
         &self,
         policy: &Policy,
         call: &PastCall,
         session: Option<&str>,
-    ) -> Result<JudgedCall, &'static str> {
+    ) -> Result<(Arc<[AppliedLimit]>, Plan), &'static str> {
         let key = self.key.as_ref().map_err(|reason| *reason)?;
         let limits = self.limits(policy, key, self.asked, session, call.at);
         if self.kind.is_billed {
@@ -100,12 +111,11 @@ impl<'a> JudgedKind<'a> {
             charge: limit.rule.measure.charge(&reserved),
         };
         let plan = Plan::new(limits.iter().map(entry).collect()).map_err(|_| "too_many_limits")?;
-        Ok(JudgedCall { limits, plan: Arc::new(plan) })
+        Ok((limits, plan))
     }
 
-    /// What each limit of the plan is settled to: of limits about models, what was used of them. A request
-    /// for a model was made, whichever answered.
-    pub(super) fn actuals(&self, call: &PastCall, limits: &[AppliedLimit]) -> Vec<ExactAmount> {
+    /// Of limits about models, what was used of them. A request for a model was made, whichever answered.
+    fn actuals(&self, call: &PastCall, limits: &[AppliedLimit]) -> Vec<ExactAmount> {
         let used = call.used();
         let is_other = self.kind.charged != self.kind.asked;
         let charged = is_other.then(|| self.charged.called(call.at));
@@ -117,8 +127,7 @@ impl<'a> JudgedKind<'a> {
         limits.iter().map(actual).collect()
     }
 
-    /// Limits about the model that answered which the plan does not have: they are charged afterwards.
-    pub(super) fn unplanned(
+    fn unplanned(
         &self,
         policy: &Policy,
         call: &PastCall,

@@ -169,7 +169,7 @@ pub(crate) fn simulate<P: AsRef<Path>>(
         return Err(SimulateError::TooManyCalls);
     }
     let calls = Calls::new(calls, readers);
-    let decided = Run::new(policy, &store, &clock, &calls).through(&mut progress);
+    let decided = Run::new(&store, &clock, &calls).through(policy, &mut progress);
     Ok(Simulation {
         calls: decided.calls,
         spent_before,

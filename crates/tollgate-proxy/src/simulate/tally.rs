@@ -37,7 +37,7 @@ pub(super) struct Tally {
 type Whose = (Cause, Arc<str>, Arc<str>);
 
 /// The places of the limits of a plan, in its order.
-pub(super) type Places = Arc<[usize]>;
+pub(super) type Places = Vec<usize>;
 
 #[derive(Clone, Copy, Debug)]
 struct Refusals {
@@ -63,11 +63,13 @@ impl Tally {
         self.calls.add(cost);
     }
 
-    /// A call meets limits.
-    pub(super) fn met(&mut self, places: &Places) {
-        for place in places.iter() {
+    /// The places of the limits that a call of the moment `at` meets: it counts with them.
+    pub(super) fn places(&mut self, limits: &[AppliedLimit], at: TimestampMs) -> Places {
+        let places: Places = limits.iter().map(|limit| self.place(limit, at)).collect();
+        for place in &places {
             self.limits.get_mut(*place).into_iter().for_each(|tally| tally.calls += 1);
         }
+        places
     }
 
     /// A limit refuses a call, be it alone or with others.
@@ -130,8 +132,7 @@ impl Tally {
         limits.into_iter().map(LimitTally::simulated).collect()
     }
 
-    /// The place of a limit, which a call of the moment `at` meets.
-    pub(super) fn place(&mut self, limit: &AppliedLimit, at: TimestampMs) -> usize {
+    fn place(&mut self, limit: &AppliedLimit, at: TimestampMs) -> usize {
         let of_rule = self.places.entry(Arc::as_ptr(&limit.rule).addr()).or_default();
         let id = limit.bounded_id();
         if let Some(place) = of_rule.get(id) {
