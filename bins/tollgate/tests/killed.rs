@@ -26,6 +26,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tollgate_mock::{Mock, Options};
+use tollgate_store_redis::testing::RedisServer;
 use tollgate_tests::{Client, PATIENCE, json_request};
 
 /// A token of `unit` costs a micro-USD; a request to `dear` costs more than the budget has.
@@ -292,6 +293,36 @@ async fn c18_holds_that_were_open_at_a_kill_are_spent_and_hold_nothing() {
     // Others are not held up by them.
     let answer = call(address, request("unit", false, &["x-mock-output-tokens: 5"])).await;
     assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
+}
+
+#[tokio::test]
+async fn places_in_redis_that_calls_had_at_a_kill_are_free_when_the_program_is_back() {
+    let server = RedisServer::start().expect("a Redis starts");
+    let folder = tempfile::tempdir().expect("a folder");
+    let mock = Mock::start(Options::default()).expect("the mock starts");
+    let store = format!("[store]\nkind = \"redis\"\nurl = \"{}\"\n", server.settings("").url);
+    configure(folder.path(), &mock, &format!("{store}[[limits]]\nscope = \"tenant\"\nmax_concurrent = 3\n"));
+    for _ in 0..2 {
+        let mut program = Program::spawn(folder.path());
+        let address = program.address();
+        let is_free = async || call(address, request("unit", false, &[])).await.starts_with(b"HTTP/1.1 200");
+        // They are given back beside the first calls.
+        let all_free = async {
+            while !is_free().await {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(PATIENCE, all_free).await.expect("there is room");
+        let mut clients = JoinSet::new();
+        let before = u64::try_from(mock.requests().len()).expect("a count");
+        for _ in 0..3 {
+            clients.spawn(call(address, request("unit", false, &["x-mock-start: hang"])));
+        }
+        mock.wait_for_requests(before + 3, PATIENCE).await.expect("all are with the provider");
+        assert!(!is_free().await, "three hold all places");
+        program.kill();
+        while clients.join_next().await.is_some() {}
+    }
 }
 
 #[tokio::test]

@@ -42,6 +42,8 @@ pub(crate) struct Answer {
 pub(crate) struct Whole<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) fingerprint: &'a Bytes,
+    /// The same with the life behind it that asks for a reservation.
+    pub(crate) asked_by: &'a Bytes,
     /// There are several parts.
     pub(crate) is_split: bool,
 }
@@ -55,7 +57,7 @@ impl Inner {
     ) -> Result<Answer, StoreError> {
         let arguments = |again| {
             let flags = flags(whole, mode, again, part.mark.is_some());
-            self.arguments(whole, part, [flags.into()])
+            vec![self.now(), whole.asked_by.clone(), flags.into(), part.entries.clone()]
         };
         let keys = || part.keys();
         let (reply, is_repeated) =

@@ -19,7 +19,9 @@ use bytes::Bytes;
 use fred::{
     clients::Client as Fred,
     error::{Error, ErrorKind},
-    interfaces::{ClientLike as _, ClusterInterface as _, EventInterface as _, LuaInterface as _},
+    interfaces::{
+        ClientLike as _, ClusterInterface as _, EventInterface as _, KeysInterface as _, LuaInterface as _,
+    },
     types::{
         Builder, ClusterHash, ConnectHandle, CustomCommand, FromValue, Value,
         config::{Config, ReconnectPolicy, Server},
@@ -159,18 +161,77 @@ impl Client {
             let command = CustomCommand::new_static("INFO", ClusterHash::FirstKey, false);
             (command, vec![Value::from(section.to_owned())])
         };
-        let servers =
-            self.fred.cached_cluster_state().map_or_else(Vec::new, |state| state.unique_primary_nodes());
-        let mut answers = Vec::with_capacity(servers.len());
-        for server in servers {
+        let mut answers = Vec::new();
+        for server in self.servers() {
             let (command, words) = ask();
-            answers.push(self.heard(self.fred.with_cluster_node(server).custom(command, words).await)?);
-        }
-        if !self.is_cluster {
-            let (command, words) = ask();
-            answers.push(self.heard(self.fred.custom(command, words).await)?);
+            answers.push(self.ask(server.as_ref(), command, words).await?);
         }
         Ok(answers)
+    }
+
+    /// Every server of a cluster; `None` for the one there is otherwise.
+    fn servers(&self) -> Vec<Option<Server>> {
+        if !self.is_cluster {
+            return vec![None];
+        }
+        let servers = self.fred.cached_cluster_state().map(|state| state.unique_primary_nodes());
+        servers.into_iter().flatten().map(Some).collect()
+    }
+
+    /// Sends a command that is not about a key.
+    async fn ask<T: FromValue>(
+        &self,
+        server: Option<&Server>,
+        command: CustomCommand,
+        words: Vec<Value>,
+    ) -> Result<T, StoreError> {
+        self.heard(match server {
+            Some(server) => self.fred.with_cluster_node(server).custom(command, words).await,
+            None => self.fred.custom(command, words).await,
+        })
+    }
+
+    /// The keys whose names are like `pattern`, of every server.
+    pub(crate) fn scan(&self, pattern: String) -> Scan<'_> {
+        Scan { client: self, pattern, servers: self.servers(), cursor: START.to_owned() }
+    }
+
+    /// What lies under `keys`, which one server has.
+    pub(crate) async fn get_all(&self, keys: &[Bytes]) -> Result<Vec<Option<Bytes>>, StoreError> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.heard(self.fred.mget(keys.to_vec()).await)
+    }
+}
+
+/// Goes through the keys of servers, one after the other.
+pub(crate) struct Scan<'a> {
+    client: &'a Client,
+    pattern: String,
+    /// Those that are left, the last one first.
+    servers: Vec<Option<Server>>,
+    cursor: String,
+}
+
+/// The cursor with which `SCAN` begins, and ends.
+const START: &str = "0";
+
+impl Scan<'_> {
+    /// Some more keys, or none of many that were looked at; `None`: there are no more.
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Bytes>>, StoreError> {
+        /// How many keys the server looks at before it does something else.
+        const KEYS_LOOKED_AT: &str = "500";
+        let Some(server) = self.servers.last() else { return Ok(None) };
+        let command = CustomCommand::new_static("SCAN", ClusterHash::FirstKey, false);
+        let words = [&self.cursor, "MATCH", &self.pattern, "COUNT", KEYS_LOOKED_AT];
+        let words = words.map(|word| Value::from(word.to_owned())).to_vec();
+        let (cursor, keys): (String, Vec<Bytes>) = self.client.ask(server.as_ref(), command, words).await?;
+        if cursor == START {
+            self.servers.pop();
+        }
+        self.cursor = cursor;
+        Ok(Some(keys))
     }
 }
 

@@ -82,6 +82,23 @@ impl Keys {
         self.of_tag(tag, "ready")
     }
 
+    /// The key of the lives of copies.
+    pub(crate) fn lives(&self) -> Bytes {
+        self.of_tag(Tag(0), "lives")
+    }
+
+    /// What the names of all records look like, for `SCAN`.
+    pub(crate) fn all_records(&self) -> String {
+        let mut pattern = String::new();
+        for character in self.prefix.chars() {
+            if matches!(character, '*' | '?' | '[' | ']' | '\\') {
+                pattern.push('\\');
+            }
+            pattern.push(character);
+        }
+        pattern + ":{*}:r:*"
+    }
+
     fn of_tag(&self, Tag(tag): Tag, name: &str) -> Bytes {
         let prefix = &self.prefix;
         if self.is_cluster { format!("{prefix}:{{{tag}}}:{name}") } else { format!("{prefix}:{name}") }.into()

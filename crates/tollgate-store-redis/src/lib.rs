@@ -25,6 +25,7 @@ mod guard;
 mod join;
 mod keys;
 mod line;
+mod lives;
 mod parts;
 mod reply;
 mod request;
@@ -55,6 +56,7 @@ use client::{Client, Script};
 pub use guard::{Guard, Spend, Told};
 use keys::{Keys, Tag};
 use line::{Line, Lines};
+use lives::Lives;
 pub use shared::SharedStore;
 
 /// How to reach a Redis.
@@ -109,6 +111,9 @@ struct Inner {
     inspect: Script,
     copies: Script,
     seed: Script,
+    free: Script,
+    who_lives: Script,
+    lives: Lives,
     /// Whether a hard budget asks for the mark that Redis knows what was spent.
     is_guarded: AtomicBool,
     /// Whether the mark was missing when it was last looked for.
@@ -149,6 +154,9 @@ impl RedisStore {
             inspect: Script::new(script::INSPECT),
             copies: Script::new(script::COPIES),
             seed: Script::new(script::SEED),
+            free: Script::new(script::FREE),
+            who_lives: Script::new(script::LIVES),
+            lives: Lives::default(),
             is_guarded: AtomicBool::new(false),
             is_empty: AtomicBool::new(false),
             warning: Mutex::default(),

@@ -37,6 +37,9 @@ pub(crate) fn limits<'a>(limits: impl Iterator<Item = &'a Limit>) -> Result<Byte
     Ok(entries.concat().into())
 }
 
+/// Bytes of a [`Fingerprint`].
+pub(crate) const FINGERPRINT_BYTES: usize = 16;
+
 /// Tells plans apart: half of a SHA-256 over counters, limits and charges.
 #[derive(Default)]
 pub(crate) struct Fingerprint(Sha256);
@@ -50,9 +53,12 @@ impl Fingerprint {
         }
     }
 
-    pub(crate) fn finish(self) -> Bytes {
-        const HALF_BYTES: usize = 16;
-        self.0.finalize().into_iter().take(HALF_BYTES).collect()
+    /// The fingerprint, with `behind` behind it.
+    pub(crate) fn finish(self, behind: &[u8]) -> Bytes {
+        let mut bytes = Vec::with_capacity(FINGERPRINT_BYTES + behind.len());
+        bytes.extend(self.0.finalize().into_iter().take(FINGERPRINT_BYTES));
+        bytes.extend(behind);
+        bytes.into()
     }
 }
 

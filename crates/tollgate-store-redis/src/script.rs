@@ -72,6 +72,12 @@ pub(crate) const SETTLE_EACH: &str = each!(settle!());
 /// Takes a charge back because another part of the plan refuses.
 pub(crate) const UNDO: &str = script!(["record"]["undo"]);
 
+/// Gives the places back that a reservation of a copy that has died holds.
+pub(crate) const FREE: &str = script!(["record"]["free"]);
+
+/// Says which copies have died.
+pub(crate) const LIVES: &str = layers!(["numbers"]["now"]["lives"]);
+
 /// Says which copies have brought back what they had spent.
 pub(crate) const COPIES: &str = lua!("copies");
 

@@ -10,7 +10,7 @@ use std::{
 use tokio::{runtime::Builder, sync::oneshot};
 use tollgate_store::{Clock, FailurePolicy, FallbackStore};
 
-use crate::{ConnectError, Guard, RedisStore, Settings};
+use crate::{ConnectError, Guard, RedisStore, Settings, lives};
 
 /// How often settlements that wait are tried again.
 const WRITE_THROUGH: Duration = Duration::from_millis(100);
@@ -90,6 +90,7 @@ impl SharedStore {
             // Whoever starts it waits for this.
             let _ = started.send(Ok((store.clone(), redis.clone())));
             let (seeded, lines) = (store.clone(), redis.clone());
+            let copy = guard.as_ref().map_or_else(nameless, |guard| Arc::clone(&guard.copy));
             let seeds = async {
                 match guard {
                     Some(guard) => keep_seeded(redis, seeded, guard, clock).await,
@@ -100,6 +101,7 @@ impl SharedStore {
                 () = keep(store, stopped) => {}
                 () = seeds => {}
                 () = look_after_lines(&lines) => {}
+                () = look_after_places(&lines, &copy) => {}
             }
         };
         let thread = thread::Builder::new().name("store".to_owned());
@@ -173,6 +175,21 @@ async fn look_after_lines(redis: &RedisStore) {
         redis.look_after_lines().await;
         tokio::time::sleep(look(redis)).await;
     }
+}
+
+/// Says again and again that this copy lives, and gives back what dead ones held.
+async fn look_after_places(redis: &RedisStore, copy: &Arc<str>) {
+    loop {
+        if let Err(error) = redis.look_after_places(copy).await {
+            tracing::debug!(%error, "places of dead copies are not looked for");
+        }
+        tokio::time::sleep(lives::EVERY).await;
+    }
+}
+
+/// The name of a copy that has none: no other has it.
+fn nameless() -> Arc<str> {
+    format!("{:016x}", rand::random::<u64>()).into()
 }
 
 fn look(redis: &RedisStore) -> Duration {

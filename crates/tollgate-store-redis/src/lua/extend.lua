@@ -56,7 +56,7 @@ if fits and not has(flags, 'l') then
   redis.call('HSET', KEYS[2], ARGV[4], extension(charges, list_of(slots), answer))
   redis.call('PEXPIRE', KEYS[2], text(HELD_KEPT_MS))
   local rest = rest_of_held(step, holding.count + 1, holding.slots, charged)
-  write_record(KEYS[1], 'H', fingerprint, record.answer, rest)
+  write_record(KEYS[1], 'H', fingerprint, record.answer, record.places, rest)
   return is_split and answer .. '\n' .. trace(entries) or answer
 end
 return answer

@@ -8,7 +8,8 @@
 -- stays that with which it began. What begins anew is written as a whole.
 
 if #KEYS > 1 and (ARGV[3] == '' or ARGV[3] == 'g') then
-  local floor, ceil, max, abs, format = math.floor, math.ceil, math.max, math.abs, string.format
+  local floor, ceil, max, abs = math.floor, math.ceil, math.max, math.abs
+  local format, cut = string.format, string.sub
   local pack, parse, call, argv, keys = struct.pack, struct.unpack, redis.call, ARGV, KEYS
   local values = call('MGET', unpack(keys, 2))
   local fits = argv[3] == '' or values[#keys - 1]
@@ -26,6 +27,8 @@ if #KEYS > 1 and (ARGV[3] == '' or ARGV[3] == 'g') then
   local stored = { false, false, false, false, false, false, false, false }
   local slots = { false, false, false, false, false, false, false, false }
   local kept, least, least_limit, least_place, least_resets
+  -- Whose places of limits on concurrency it takes, and which.
+  local places = ''
   local place = 0
   while fits and place < count do
     local code, param, limit, _, charge = parse('<c1llBl', plan, 26 * place + 1)
@@ -93,6 +96,9 @@ if #KEYS > 1 and (ARGV[3] == '' or ARGV[3] == 'g') then
       if now >= a + 3600000 then
         a, kept_ms = now, 90060000
       end
+      if charge > 0 then
+        places = (places == '' and cut(argv[2], 17) or places) .. pack('<lI4c0', charge, #keys[place + 1], keys[place + 1])
+      end
     elseif code == 'p' then
       left = limit - charge
     end
@@ -131,8 +137,8 @@ if #KEYS > 1 and (ARGV[3] == '' or ARGV[3] == 'g') then
     else
       answer = format('A %d - -', now)
     end
-    local record = pack('<c1c16I4c0ll' .. string.rep('l', count), 'H', argv[2], #answer, answer, 0, 0,
-      unpack(slots, 1, count))
+    local record = pack('<c1c16I4c0I4c0ll' .. string.rep('l', count), 'H', argv[2], #answer, answer, #places, places,
+      0, 0, unpack(slots, 1, count))
     -- Where there is one already, the rules find out what it says.
     if call('SET', keys[1], record, 'NX', 'PX', '86400000') then
       for number = 1, count do

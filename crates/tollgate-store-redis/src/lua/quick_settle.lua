@@ -11,10 +11,10 @@ do
   quick_values = values
   local actuals, plan, record = argv[3], argv[5], values[1]
   local count = #plan / 26
-  local fits, answer, slots_from = false, nil, nil
+  local fits, answer, places, slots_from = false, nil, nil, nil
   if record then
     local state, fingerprint, _, made
-    state, fingerprint, answer, slots_from = parse('<c1c16I4c0', record)
+    state, fingerprint, answer, places, slots_from = parse('<c1c16I4c0I4c0', record)
     if state == 'H' and fingerprint == argv[2] then
       _, made, slots_from = parse('<ll', record, slots_from)
       fits = made == 0
@@ -87,6 +87,8 @@ do
         kept_ms = b - now + 60000
       end
     elseif code == 'o' then
+      -- Of a place that was given back the rules know.
+      fits = places ~= ''
       used = max(used - charge, 0)
       held = used
     else
@@ -115,7 +117,7 @@ do
         call('SETRANGE', keys[number + 2], '17', stored[number])
       end
     end
-    call('SET', keys[1], pack('<c1c16I4c0c0', 'E', argv[2], #answer, answer, actuals), 'PX', '600000')
+    call('SET', keys[1], pack('<c1c16I4c0I4c0', 'E', argv[2], #answer, answer, 0, actuals), 'PX', '600000')
     return 'S applied'
   end
 end

@@ -1,8 +1,10 @@
 -- What is known under one reservation's id, and for how long.
 --
--- A record is its state, the plan's fingerprint, the answer with its length before it, and the rest: H is held, its
--- rest the last extension's step, how many there are, the slot of each entry, and once it was extended what each was
--- charged in all; R is a refused retry; E has ended, its rest the amounts.
+-- A record is its state, the plan's fingerprint, the answer and the places that it holds, each with its length before
+-- it, and the rest: H is held, its rest the last extension's step, how many there are, the slot of each entry, and once
+-- it was extended what each was charged in all; R is a refused retry; E has ended, its rest the amounts.
+-- Places are those of limits on concurrency: whose they are, then of each its charge and the counter's key, with its
+-- length before it. A reservation whose places were given back has none.
 -- Its extensions are a hash beside it, by step: charges and slots, each list with its length before it, and the answer.
 -- An entry that was skipped has the slot -1.
 
@@ -10,13 +12,28 @@ local HELD_KEPT_MS = 86400000
 local ENDED_KEPT_MS = 600000
 
 local function read_record(stored)
-  local state, plan, answer, from = parse('<c1c16I4c0', stored)
-  return { state = state, plan = plan, answer = answer, rest = string.sub(stored, from) }
+  local state, plan, answer, places, from = parse('<c1c16I4c0I4c0', stored)
+  return { state = state, plan = plan, answer = answer, places = places, rest = string.sub(stored, from) }
 end
 
-local function write_record(key, state, plan, answer, rest)
+local function record_of(state, plan, answer, places, rest)
+  return pack('<c1c16I4c0I4c0', state, plan, #answer, answer, #places, places) .. rest
+end
+
+local function write_record(key, state, plan, answer, places, rest)
   local kept_ms = state == 'H' and HELD_KEPT_MS or ENDED_KEPT_MS
-  redis.call('SET', key, pack('<c1c16I4c0', state, plan, #answer, answer) .. rest, 'PX', text(kept_ms))
+  redis.call('SET', key, record_of(state, plan, answer, places, rest), 'PX', text(kept_ms))
+end
+
+-- The places that a new reservation holds for `life`.
+local function places_of(entries, life)
+  local places = ''
+  for _, entry in ipairs(entries) do
+    if entry.code == 'o' and entry.charge > 0 then
+      places = (places == '' and life or places) .. pack('<lI4c0', entry.charge, #entry.key, entry.key)
+    end
+  end
+  return places
 end
 
 -- Of the rest of a held record: the last step, the number of extensions, and the slot of each entry.

@@ -1,11 +1,12 @@
 -- Charges all of a plan that fits, or nothing.
 --
 -- KEYS: the record, then a counter an entry, then, where a hard budget is among them, the mark that Redis knows
--- what was spent. ARGV: time or nothing, the plan's fingerprint, flags, the plan.
+-- what was spent. ARGV: time or nothing, the plan's fingerprint with the life that asks behind it, flags, the plan.
 --
 -- Flags: "r" for a retry, "l" to look only, "g" if there is the mark, "s" for a part of a plan.
 
-local now, fingerprint, flags = now_ms(ARGV[1]), ARGV[2], ARGV[3]
+local now, flags = now_ms(ARGV[1]), ARGV[3]
+local fingerprint, life = string.sub(ARGV[2], 1, 16), string.sub(ARGV[2], 17)
 local is_look, is_split = has(flags, 'l'), has(flags, 's')
 local values = redis.call('MGET', unpack(KEYS))
 
@@ -30,9 +31,9 @@ if fits and not is_look then
     slots[place], entry.changed = book(entry, entry.charge, now)
   end
   write_changed(entries, now)
-  write_record(KEYS[1], 'H', fingerprint, answer, rest_of_held(0, 0, slots))
+  write_record(KEYS[1], 'H', fingerprint, answer, places_of(entries, life), rest_of_held(0, 0, slots))
   return is_split and answer .. '\n' .. trace(entries) or answer
 elseif not fits and has(flags, 'r') then
-  write_record(KEYS[1], 'R', fingerprint, answer, '')
+  write_record(KEYS[1], 'R', fingerprint, answer, '', '')
 end
 return answer

@@ -17,18 +17,21 @@ local keys = { KEYS[1], unpack(KEYS, 3) }
 local entries, actuals = read_entries(ARGV[5], keys, values, 1, now), numbers_in(amounts)
 if not record or record.state == 'R' then
   record_unheld(entries, actuals, tonumber(ARGV[4]), now)
-  write_record(KEYS[1], 'E', fingerprint, '', amounts)
+  write_record(KEYS[1], 'E', fingerprint, '', '', amounts)
   return 'S unheld'
 end
 
 local holding = read_holding(record, entries)
 local bookings = read_bookings(holding, entries, KEYS[2])
 for place, entry in ipairs(entries) do
-  entry.changed = settle(entry, bookings[place], actuals[2 * place - 1], actuals[2 * place], now)
+  -- A place that was given back is not given back twice.
+  if entry.code ~= 'o' or record.places ~= '' then
+    entry.changed = settle(entry, bookings[place], actuals[2 * place - 1], actuals[2 * place], now)
+  end
 end
 write_changed(entries, now)
 if holding.count > 0 then
   redis.call('DEL', KEYS[2])
 end
-write_record(KEYS[1], 'E', fingerprint, record.answer, amounts)
+write_record(KEYS[1], 'E', fingerprint, record.answer, '', amounts)
 return 'S applied'

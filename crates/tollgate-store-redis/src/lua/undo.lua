@@ -11,7 +11,7 @@ local record = values[1] and read_record(values[1])
 -- What is not there, or over, or another's, has been taken back. A refusal becomes that of the whole plan.
 if not record or record.plan ~= fingerprint or record.state ~= 'H' then
   if record and record.plan == fingerprint and record.state == 'R' and refusal ~= '' then
-    write_record(KEYS[1], 'R', fingerprint, refusal, '')
+    write_record(KEYS[1], 'R', fingerprint, refusal, '', '')
   end
   return 'U'
 end
@@ -61,9 +61,9 @@ if made then
     last = max(last, tonumber(other))
   end
   local rest = rest_of_held(last, holding.count - 1, holding.slots, charged)
-  write_record(KEYS[1], 'H', fingerprint, record.answer, rest)
+  write_record(KEYS[1], 'H', fingerprint, record.answer, record.places, rest)
 elseif refusal ~= '' then
-  write_record(KEYS[1], 'R', fingerprint, refusal, '')
+  write_record(KEYS[1], 'R', fingerprint, refusal, '', '')
 else
   redis.call('DEL', KEYS[1])
 end

@@ -11,6 +11,7 @@ use std::{
     net::{Ipv4Addr, TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
+    sync::Arc,
     time::Duration,
 };
 
@@ -33,6 +34,16 @@ impl BareScript {
 }
 
 impl RedisStore {
+    /// Says that a copy lives, and gives back places that dead ones hold, as [`SharedStore`](crate::SharedStore) does
+    /// every few seconds.
+    ///
+    /// # Errors
+    ///
+    /// Redis did not answer.
+    pub async fn keep_places(&self, copy: &Arc<str>) -> Result<(), StoreError> {
+        self.look_after_places(copy).await
+    }
+
     /// Runs a script on the store's own connection.
     ///
     /// # Errors

@@ -1,0 +1,32 @@
+-- Gives the places of limits on concurrency back that a reservation holds, as its copy has died. What it was charged
+-- otherwise stays charged.
+--
+-- KEYS: the record, then the counters of its places. ARGV: time or nothing, the life that has
+-- ended.
+
+local life = ARGV[2]
+local value = redis.call('GET', KEYS[1])
+local record = value and read_record(value)
+if not record or record.state ~= 'H' or string.sub(record.places, 1, #life) ~= life then
+  return '0'
+end
+
+local now, from, entries = now_ms(ARGV[1]), #life + 1, {}
+while from <= #record.places do
+  local charge, key
+  charge, key, from = parse('<lI4c0', record.places, from)
+  local number = #entries + 1
+  if key ~= KEYS[number + 1] then
+    error('ERR the places are not those of the call')
+  end
+  local stored = redis.call('GET', key)
+  local counter = stored and restored(stored)
+  entries[number] = { key = key, stored = counter, changed = false }
+  if counter and counter.code == 'o' then
+    counter.rule.settle(counter, nil, { { 0, charge } })
+    entries[number].changed = counter
+  end
+end
+write_changed(entries, now)
+redis.call('SET', KEYS[1], record_of('H', record.plan, record.answer, '', record.rest), 'KEEPTTL')
+return text(#entries)
