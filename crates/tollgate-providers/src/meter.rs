@@ -12,8 +12,8 @@ use crate::{Endpoint, Protocol, RequestFacts, anthropic, openai};
 /// Reads the usage of one answer while its bytes pass.
 ///
 /// However the bytes are cut, the result is the same. Memory is bounded: a body's text is counted,
-/// not kept, and of a stream one event is held at most (1 MiB; a larger one is not read). No bytes make it
-/// panic.
+/// not kept, and so is that of an event of more than 64 KiB; a smaller one is held until it is whole. No bytes
+/// make it panic.
 #[derive(Debug)]
 pub struct Meter {
     is_billed: bool,
@@ -164,7 +164,7 @@ impl Meter {
     /// Estimate of the output tokens so far, from the content that was seen: text, arguments of tools,
     /// thinking. The same numbers as in [`Metered::output_seen`], at the cost of a few multiplications.
     pub fn output_seen(&self) -> Tokens {
-        self.reader.seen.output(self.family)
+        self.reader.seen.output(self.family, self.scanner.open_run())
     }
 
     /// How many usages have been reported so far. As long as it stays the same, [`Meter::running`] changes
@@ -201,11 +201,12 @@ impl Meter {
         if self.form == Form::Body {
             scanner.cut(reader);
         } else {
-            self.sse.finish(|event| {
-                // An event without its blank line counts only if nothing of it is missing.
-                if matches!(event, Event::Data(data) if is_whole(data)) {
-                    reader.event(event, scanner);
-                }
+            self.sse.finish(|event| match event {
+                // An event without its blank line counts only if nothing of it is missing; of a large one all
+                // that came was seen.
+                Event::Data(data) if !is_whole(data) => {}
+                Event::End if !scanner.is_done() => scanner.cut(reader),
+                event => reader.event(event, scanner),
             });
         }
         if !self.is_billed {
@@ -233,7 +234,7 @@ impl Meter {
             model: seen.model.clone(),
             service_tier: self.reader.service_tier(),
             others: report.others,
-            output_seen: seen.output(self.family),
+            output_seen: seen.output(self.family, None),
             content_seen: seen.has_content,
             end,
             is_finished,
@@ -333,8 +334,14 @@ impl Seen {
         }
     }
 
-    fn output(&self, family: Family) -> Tokens {
-        Tokens::new(family.text_ratio().tokens(&self.text).max(self.pieces))
+    /// With the string that is still being counted, if there is one.
+    fn output(&self, family: Family, open: Option<Run>) -> Tokens {
+        let (mut text, mut pieces) = (self.text, self.pieces);
+        if let Some(run) = open.filter(|run| !run.is_empty()) {
+            text.add_run(run);
+            pieces = pieces.saturating_add(1);
+        }
+        Tokens::new(family.text_ratio().tokens(&text).max(pieces))
     }
 }
 
@@ -343,6 +350,8 @@ impl Seen {
 struct Reader {
     seen: Seen,
     protocol: ProtocolReader,
+    /// Within an event that comes in parts: how many pieces of content there were before it.
+    pieces_before: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -357,7 +366,7 @@ impl Reader {
             Protocol::Anthropic => ProtocolReader::Anthropic(anthropic::Reader::new(facts)),
             Protocol::OpenAi => ProtocolReader::OpenAi(openai::Reader::new(facts)),
         };
-        Self { seen: Seen::default(), protocol }
+        Self { seen: Seen::default(), protocol, pieces_before: None }
     }
 
     fn event(&mut self, event: Event<'_>, scanner: &mut Scanner) {
@@ -372,10 +381,17 @@ impl Reader {
                 scanner.scan(data, self);
                 self.end_event(self.seen.pieces != pieces);
             }
-            Event::TooLarge => {
-                self.seen.has_unread = true;
-                self.seen.has_content = true;
-                self.end_event(true);
+            Event::Part(part) => {
+                if self.pieces_before.is_none() {
+                    self.pieces_before = Some(self.seen.pieces);
+                    scanner.restart();
+                }
+                scanner.feed(part, self);
+            }
+            Event::End => {
+                scanner.cut(self);
+                let before = self.pieces_before.take();
+                self.end_event(before.is_some_and(|before| before != self.seen.pieces));
             }
         }
     }

@@ -23,6 +23,7 @@ pub(crate) enum Name {
     FinishReason,
     Id,
     Index,
+    Input,
     Logprobs,
     Message,
     Model,
@@ -51,6 +52,7 @@ impl Name {
             b"finish_reason" => Self::FinishReason,
             b"id" | b"tool_use_id" => Self::Id,
             b"index" => Self::Index,
+            b"input" => Self::Input,
             b"logprobs" => Self::Logprobs,
             b"message" => Self::Message,
             b"model" => Self::Model,
@@ -194,7 +196,7 @@ impl Scanner {
     }
 
     /// Begins anew, for the next value.
-    fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.state = State::Structure;
         self.place = Place::OUTSIDE;
         self.is_done = false;
@@ -208,6 +210,11 @@ impl Scanner {
     /// Whether an object or array has begun and ended. What follows it is not looked at.
     pub(crate) const fn is_done(&self) -> bool {
         self.is_done
+    }
+
+    /// The string that is being counted, as far as it came.
+    pub(crate) const fn open_run(&self) -> Option<Run> {
+        self.run
     }
 
     /// Nothing more comes: a string that is being counted counts as far as it came.

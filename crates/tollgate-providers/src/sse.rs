@@ -7,18 +7,20 @@
 
 use memchr::memchr2;
 
-/// The largest event whose data are kept. A larger one is passed over and said to be so.
-pub(crate) const MAX_EVENT_BYTES: usize = 1024 * 1024;
+/// Up to here an event is held until it is whole. A larger one is handed over in parts.
+pub(crate) const HELD_BYTES_MAX: usize = 64 * 1024;
 /// Buffers are given back above this size: long streams stay small.
 const KEPT_BUFFER_BYTES: usize = 16 * 1024;
 
-/// An event, when its blank line has come.
+/// An event, or a part of one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Event<'a> {
-    /// Its data.
+    /// The data of an event whose blank line has come.
     Data(&'a [u8]),
-    /// It was larger than [`MAX_EVENT_BYTES`].
-    TooLarge,
+    /// The next part of the data of one that is larger than [`HELD_BYTES_MAX`].
+    Part(&'a [u8]),
+    /// The event of the parts before is whole.
+    End,
 }
 
 /// Cuts a stream into events.
@@ -26,18 +28,27 @@ pub(crate) enum Event<'a> {
 pub(crate) struct Parser {
     /// The beginning of a line whose end has not come.
     line: Vec<u8>,
+    /// What the line is whose beginning was too long to be held.
+    long_line: Option<LongLine>,
     /// The data lines of the event so far.
     data: Vec<u8>,
     has_data: bool,
-    is_too_large: bool,
+    /// The event is handed over in parts.
+    is_in_parts: bool,
     /// The last line ended in CR: an LF that follows belongs to it.
     after_cr: bool,
     /// A line has ended: a byte order mark can no longer come.
     is_begun: bool,
 }
 
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum LongLine {
+    Data,
+    Other,
+}
+
 impl Parser {
-    /// Takes the next piece; `on_event` gets each event that it completes.
+    /// Takes the next piece; `on_event` gets each event that it completes, and parts of large ones.
     pub(crate) fn feed(&mut self, piece: &[u8], mut on_event: impl FnMut(Event<'_>)) {
         let mut rest = piece;
         if self.after_cr && !rest.is_empty() {
@@ -57,32 +68,48 @@ impl Parser {
             }
             self.end_line(line, &mut on_event);
         }
-        self.hold(rest);
+        self.hold(rest, &mut on_event);
     }
 
     /// The stream has ended: what is pending counts as an event, though its blank line never came.
     pub(crate) fn finish(&mut self, mut on_event: impl FnMut(Event<'_>)) {
-        if !self.line.is_empty() {
+        if !self.line.is_empty() || self.long_line.is_some() {
             self.end_line(b"", &mut on_event);
         }
         self.dispatch(&mut on_event);
     }
 
-    fn hold(&mut self, part: &[u8]) {
-        if self.line.len().saturating_add(part.len()) > MAX_EVENT_BYTES {
-            // The field's name stays, so that the line is still known for what it is.
-            self.line.truncate(8);
-            self.is_too_large = true;
-        } else {
-            self.line.extend_from_slice(part);
+    /// Keeps the beginning of a line.
+    fn hold(&mut self, part: &[u8], on_event: &mut impl FnMut(Event<'_>)) {
+        match self.long_line {
+            Some(LongLine::Data) => on_event(Event::Part(part)),
+            Some(LongLine::Other) => {}
+            None => {
+                self.line.extend_from_slice(part);
+                if self.line.len() > HELD_BYTES_MAX {
+                    let line = std::mem::take(&mut self.line);
+                    self.long_line = Some(match data_value(self.without_mark(&line)) {
+                        Some(value) => {
+                            self.begin_part(on_event);
+                            on_event(Event::Part(value));
+                            LongLine::Data
+                        }
+                        None => LongLine::Other,
+                    });
+                }
+            }
         }
     }
 
     fn end_line(&mut self, line: &[u8], on_event: &mut impl FnMut(Event<'_>)) {
-        if self.line.is_empty() {
+        if self.long_line.is_some() {
+            self.hold(line, on_event);
+            self.long_line = None;
+            self.is_begun = true;
+        } else if self.line.is_empty() {
             self.take_line(line, on_event);
         } else {
-            self.hold(line);
+            self.line.extend_from_slice(line);
             let mut held = std::mem::take(&mut self.line);
             self.take_line(&held, on_event);
             held.clear();
@@ -92,40 +119,55 @@ impl Parser {
     }
 
     fn take_line(&mut self, line: &[u8], on_event: &mut impl FnMut(Event<'_>)) {
-        let line = if self.is_begun { line } else { line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line) };
+        let line = self.without_mark(line);
         self.is_begun = true;
         if line.is_empty() {
             self.dispatch(on_event);
         } else if let Some(value) = data_value(line) {
-            self.take_data(value);
+            self.take_data(value, on_event);
         }
     }
 
-    fn take_data(&mut self, value: &[u8]) {
-        if self.data.len().saturating_add(value.len()) >= MAX_EVENT_BYTES {
-            self.is_too_large = true;
-        }
-        if self.is_too_large {
-            self.data.clear();
+    /// The line without a byte order mark, if it is the first one.
+    fn without_mark<'l>(&self, line: &'l [u8]) -> &'l [u8] {
+        if self.is_begun { line } else { line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line) }
+    }
+
+    fn take_data(&mut self, value: &[u8], on_event: &mut impl FnMut(Event<'_>)) {
+        if self.is_in_parts || self.data.len().saturating_add(value.len()) >= HELD_BYTES_MAX {
+            self.begin_part(on_event);
+            on_event(Event::Part(value));
         } else {
             if self.has_data {
                 self.data.push(b'\n');
             }
             self.data.extend_from_slice(value);
+            self.has_data = true;
         }
-        self.has_data = true;
+    }
+
+    /// From here on the event is handed over as it comes; another data line begins.
+    fn begin_part(&mut self, on_event: &mut impl FnMut(Event<'_>)) {
+        self.is_in_parts = true;
+        if !self.data.is_empty() {
+            on_event(Event::Part(&self.data));
+            self.data = Vec::new();
+        }
+        if std::mem::replace(&mut self.has_data, true) {
+            on_event(Event::Part(b"\n"));
+        }
     }
 
     fn dispatch(&mut self, on_event: &mut impl FnMut(Event<'_>)) {
-        if self.is_too_large {
-            on_event(Event::TooLarge);
+        if self.is_in_parts {
+            on_event(Event::End);
         } else if self.has_data {
             on_event(Event::Data(&self.data));
         }
         self.data.clear();
         self.data.shrink_to(KEPT_BUFFER_BYTES);
         self.has_data = false;
-        self.is_too_large = false;
+        self.is_in_parts = false;
     }
 }
 

@@ -49,7 +49,8 @@ impl Reader {
 
     pub(crate) fn want(&self, path: &[Name]) -> Want {
         use Name::{
-            Citations, Content, ContentBlock, Data, Delta, Error, Id, Message, Model, Role, StopReason, Type,
+            Citations, Content, ContentBlock, Data, Delta, Error, Id, Input, Message, Model, Role,
+            StopReason, Type,
         };
         match path {
             [Type | Model | Error | Name::Usage] | [Message, Model | Name::Usage] | [Delta, StopReason] => {
@@ -57,6 +58,8 @@ impl Reader {
             }
             // What a server tool brought in is input; what cites it is not billed.
             [Content | ContentBlock, Content | Citations, ..] | [Delta, Citations, ..] => Want::Skip,
+            // A tool's input has names of its own.
+            [Content | ContentBlock, Input, ..] => Want::Count,
             [Content | ContentBlock | Delta, .., Type | Id | Role | Data] => Want::Skip,
             [Content | ContentBlock | Delta, _, ..] => Want::Count,
             _ => Want::Skip,

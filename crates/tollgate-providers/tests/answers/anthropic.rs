@@ -316,3 +316,18 @@ fn names_are_bounded() {
     assert_eq!(iteration(512), (1, false));
     assert_eq!(iteration(513), (0, true));
 }
+
+#[test]
+fn a_tool_s_input_counts_whatever_its_names_are() {
+    let words = "word ".repeat(1_000);
+    let seen = |key: &str| {
+        let start = format!(
+            r#"{{"type":"content_block_start","index":0,"content_block":{{"type":"tool_use","id":"toolu_1","name":"write","input":{{"{key}":"{words}","deep":[{{"{key}":"{words}"}}]}}}}}}"#
+        );
+        metered(&[&start]).output_seen.get()
+    };
+    for key in ["data", "url", "id", "type", "role", "citations", "content"] {
+        assert_eq!(seen(key), seen("path"), "{key}");
+    }
+    assert!(seen("path") > 2_000);
+}

@@ -75,15 +75,56 @@ fn a_body_in_place_of_a_stream_is_read_as_what_it_is() {
     assert_eq!(complete(*endpoint, false, stream).total(), 46);
 }
 
+/// An event of the content "word word …", of about so many bytes.
+fn large_event(bytes: usize) -> String {
+    format!(r#"{{"choices":[{{"delta":{{"content":"{}"}}}}]}}"#, "word ".repeat(bytes / 5))
+}
+
 #[test]
-fn an_event_too_large_to_hold_is_passed_over_and_said() {
-    let large = format!(r#"{{"choices":[{{"delta":{{"content":"{}"}}}}]}}"#, "x".repeat(3 << 20));
-    let end = [r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4}}"#, "[DONE]"];
-    let stream = openai_stream(&[&large, end[0], end[1]]);
-    let metered = meter(CHAT, &RequestFacts::default(), true, &stream);
-    assert!(metered.has_unread && metered.content_seen);
-    assert_eq!(reported(&metered).total(), 7);
-    assert_eq!(of_pieces(CHAT, stream.as_bytes().chunks(1000)), of_pieces(CHAT, [stream.as_bytes()]));
+fn an_event_too_large_to_hold_is_read_as_it_comes() {
+    let usage = r#"{"padding":"PAD","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4}}"#;
+    let usage = usage.replace("PAD", &" ".repeat(2 << 20));
+    for large in [64 << 10, (1 << 20) - 50, 1 << 20, 3 << 20] {
+        let content = large_event(large);
+        let stream = openai_stream(&[&content, &usage, "[DONE]"]);
+        let metered = meter(CHAT, &RequestFacts::default(), true, &stream);
+        assert!(metered.is_final && metered.content_seen && !metered.has_unread, "{metered:?}");
+        assert_eq!(reported(&metered).total(), 7);
+        let split = openai_stream(&[&large_event(large / 2), &large_event(large / 2)]);
+        let of_two = meter(CHAT, &RequestFacts::default(), true, &split).output_seen.get();
+        assert!(metered.output_seen.get().abs_diff(of_two) <= 2, "{metered:?} beside {of_two}");
+        // As many data lines, with line ends of all kinds, cut anywhere.
+        let lines = stream.replace("{\"delta", "\ndata: {\"delta");
+        for framed in [stream.clone(), lines.clone(), lines.replace('\n', "\r"), lines.replace('\n', "\r\n")]
+        {
+            assert_eq!(of_pieces(CHAT, [framed.as_bytes()]), of_pieces(CHAT, [stream.as_bytes()]));
+            assert_eq!(of_pieces(CHAT, framed.as_bytes().chunks(999)), of_pieces(CHAT, [stream.as_bytes()]));
+        }
+    }
+}
+
+#[test]
+fn what_came_of_a_large_event_without_its_end_counts() {
+    let stream = openai_stream(&[&large_event(1 << 20)]);
+    let torn = &stream[..500_000];
+    let metered = meter(CHAT, &RequestFacts::default(), true, torn);
+    assert!(metered.content_seen && metered.end == StreamEnd::Cut);
+    assert!((80_000..200_000).contains(&metered.output_seen.get()), "{metered:?}");
+    assert_eq!(of_pieces(CHAT, torn.as_bytes().chunks(777)), of_pieces(CHAT, [torn.as_bytes()]));
+}
+
+#[test]
+fn a_long_comment_hides_nothing() {
+    let (endpoint, stream) = &streams()[0];
+    let whole = of_pieces(*endpoint, [stream.as_bytes()]);
+    for long in [70_000, 2 << 20] {
+        for end in ["\n", "\n\n"] {
+            let comment = format!("\n\n: {}{end}", "x".repeat(long));
+            let framed = format!("{}\n\n", stream.trim_end().replace("\n\n", &comment));
+            assert_eq!(of_pieces(*endpoint, [framed.as_bytes()]), whole);
+            assert_eq!(of_pieces(*endpoint, framed.as_bytes().chunks(4_096)), whole);
+        }
+    }
 }
 
 #[test]

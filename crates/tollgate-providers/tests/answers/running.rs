@@ -76,3 +76,16 @@ fn what_is_not_reported_is_missing_until_it_is() {
     assert_eq!(reports, [(0, None), (0, None), (0, None), (1, Some(9))]);
     assert_agrees(&mut meter);
 }
+
+#[test]
+fn a_string_counts_while_it_comes() {
+    let mut meter = Meter::new(CHAT, &RequestFacts::default(), true);
+    meter.feed(b"data: {\"choices\":[{\"delta\":{\"content\":\"");
+    let mut before = 0;
+    for _ in 0..20 {
+        meter.feed("word ".repeat(30_000).as_bytes());
+        let seen = meter.output_seen().get();
+        assert!(seen > before, "{seen} after {before}");
+        before = seen;
+    }
+}
