@@ -298,3 +298,43 @@ async fn a_client_that_dies_within_its_body_leaves_nothing() {
     eventually("nothing is open", || gateway.store.open_reservations() == 0).await;
     assert_untouched(&gateway).await;
 }
+
+/// A body that announces `length`, or nothing, and of which only the first byte comes.
+fn trickling(length: Option<usize>) -> Vec<u8> {
+    let head =
+        "POST /v1/messages HTTP/1.1\r\nhost: t\r\nx-api-key: key_of_t\r\ncontent-type: application/json\r\n";
+    match length {
+        Some(length) => format!("{head}content-length: {length}\r\n\r\n{{").into_bytes(),
+        None => format!("{head}transfer-encoding: chunked\r\n\r\n1\r\n{{\r\n").into_bytes(),
+    }
+}
+
+#[tokio::test]
+async fn bodies_that_trickle_keep_no_other_waiting() {
+    let gateway =
+        Gateway::new("[[tenants]]\nid = \"t\"\n[[tenants.keys]]\nid = \"k\"\nkey_env = \"key_of_t\"\n");
+    let client = Client::new(gateway.address());
+    for length in [None, Some(30 << 20)] {
+        let mut connections = Vec::new();
+        for _ in 0..60 {
+            let mut connection = client.connect().await;
+            connection.write(&trickling(length)).await;
+            connections.push(connection);
+        }
+        // Small and large ones, with a length and without.
+        for bytes in [10, 300_000, 5_000_000] {
+            let content = "a".repeat(bytes);
+            let body = json!({"model": "claude-sonnet-5-5", "max_tokens": 9, "messages": [{"role": "user", "content": content}]});
+            let answer = client.post("/v1/messages", "key_of_t", &body, &[]).await;
+            assert_eq!(answer.status, 200, "{bytes}: {}", answer.text());
+            let body = body.to_string();
+            let chunked = format!(
+                "POST /v1/messages HTTP/1.1\r\nhost: t\r\nx-api-key: key_of_t\r\ncontent-type: application/json\r\n\
+                 transfer-encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n",
+                body.len()
+            );
+            let answer = client.send(chunked.as_bytes()).await;
+            assert_eq!(answer.status, 200, "{bytes}: {}", answer.text());
+        }
+    }
+}

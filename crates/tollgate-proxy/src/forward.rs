@@ -16,13 +16,13 @@ use tollgate_providers::{
 };
 
 use crate::{
-    app::App,
-    body::{Body, Held},
+    body::Body,
     call::Call,
     headers,
     refuse::Refused,
     relay::{Relay, Tail},
     request::has_body,
+    upload::Held,
     upstream::{Upstream, UpstreamError},
 };
 
@@ -31,7 +31,6 @@ const COMPLAINT_BYTES_MAX: usize = 64 * 1024;
 
 /// An admitted request that is about to be sent.
 pub(crate) struct Forward<'a> {
-    pub(crate) app: &'a App,
     pub(crate) upstream: &'a Upstream,
     pub(crate) endpoint: Endpoint,
     pub(crate) request_id: &'a str,
@@ -105,7 +104,7 @@ impl<'a> Forward<'a> {
 
     /// Passes an answer on. An error is passed unchanged and costs nothing.
     fn relay(self, answer: Response<Incoming>, hides_usage: bool) -> Response<Body> {
-        let Self { app, upstream, endpoint, request_id, mut call, facts } = self;
+        let Self { upstream, endpoint, request_id, mut call, facts, .. } = self;
         let (mut head, incoming) = answer.into_parts();
         let is_event_stream = is_of_type(&head.headers, "text/event-stream");
         // Not every server says what it sends. JSON is no stream of events, but as long if it was to be one.
@@ -122,7 +121,8 @@ impl<'a> Forward<'a> {
             return response(head, Body::relay(relay));
         }
         let filter = (hides_usage && in_events && !encoded).then(StreamFilter::new);
-        if filter.is_some() {
+        if in_events && !encoded {
+            // Less may come than the provider announces, or an event of ours more.
             head.headers.remove(header::CONTENT_LENGTH);
         }
         let facts = facts.unwrap_or_default();
@@ -133,7 +133,7 @@ impl<'a> Forward<'a> {
             Tail::closed()
         };
         let relay = Relay::new(incoming, &head.headers, (call, meter), filter, tail, upstream.idle_timeout);
-        let body = if streamed { Body::relay(relay.in_events()).pumped(app) } else { Body::relay(relay) };
+        let body = if streamed { Body::relay(relay.in_events()).on_a_task() } else { Body::relay(relay) };
         response(head, body)
     }
 }

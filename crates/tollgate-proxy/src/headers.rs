@@ -47,6 +47,18 @@ pub(crate) fn strip_connection_headers(headers: &mut HeaderMap) {
     }
 }
 
+/// Makes one header of those that HTTP/2 may split a cookie into, before they go on over HTTP/1.1 (RFC 9113 §8.2.3).
+pub(crate) fn join_cookies(headers: &mut HeaderMap) {
+    let crumbs: Vec<&[u8]> = headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if crumbs.len() < 2 {
+        return;
+    }
+    // What was a value each is one together.
+    if let Ok(whole) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..])) {
+        headers.insert(header::COOKIE, whole);
+    }
+}
+
 /// Whether a header belongs to one connection, not to the message (RFC 9110 §7.6.1), or is a credential for
 /// this proxy (§11.7).
 fn is_hop_by_hop(name: &str) -> bool {
@@ -130,6 +142,13 @@ mod tests {
         ]);
         strip_connection_headers(&mut headers);
         assert_eq!(headers, map(&[("anthropic-beta", "context-1m"), ("x-stainless-lang", "python")]));
+    }
+
+    #[test]
+    fn the_crumbs_of_a_cookie_are_one_again() {
+        let mut headers = map(&[("cookie", "a=1; b=2"), ("x-a", "1"), ("cookie", "c=3")]);
+        join_cookies(&mut headers);
+        assert_eq!(headers, map(&[("cookie", "a=1; b=2; c=3"), ("x-a", "1")]));
     }
 
     #[test]

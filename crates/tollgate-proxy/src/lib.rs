@@ -47,6 +47,7 @@ mod spending;
 mod stall;
 mod tls;
 mod unplanned;
+mod upload;
 mod upstream;
 
 use std::{
@@ -255,7 +256,7 @@ impl Setup {
             estimates,
             once: Arc::default(),
             max_body_bytes: config.server.max_body_bytes,
-            large_bodies: body::large_bodies(),
+            large_bodies: upload::large_bodies(),
             cutting: CancellationToken::new(),
             tasks: TaskTracker::new(),
         };

@@ -6,6 +6,11 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 const BACKLOG: i32 = 4096;
 
+/// The most bytes that the system keeps of what a client has not asked for yet: with more, a client that reads slowly
+/// looks for minutes like one that does not read. Connections have it from their listener.
+#[cfg(target_os = "linux")]
+const UNSENT_BYTES_MAX: u32 = 128 * 1024;
+
 /// Opens `count` listening sockets on one address, between which the kernel spreads connections.
 ///
 /// With port 0 the first socket picks the port and the others share it.
@@ -27,6 +32,8 @@ fn listener(address: SocketAddr, shared: bool) -> io::Result<std::net::TcpListen
         socket.set_reuse_port(true)?;
     }
     socket.set_nonblocking(true)?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())

@@ -14,7 +14,7 @@ use crate::{
     app::App,
     attributes,
     auth::{self, Presented},
-    body::{self, Body},
+    body::Body,
     forward::Forward,
     headers,
     once::Named,
@@ -23,7 +23,7 @@ use crate::{
     request,
     route::{self, Routed},
     server::{OpenRequests, Worker},
-    session,
+    session, upload,
     upstream::Upstream,
 };
 
@@ -38,8 +38,11 @@ pub(crate) async fn call(
     let arrived = app.clock.elapsed();
     let request_id = ReservationId::new(rand::random());
     let id_text: Arc<str> = request_id.to_string().into();
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
     let is_http2 = parts.version == Version::HTTP_2;
+    if is_http2 {
+        headers::join_cookies(&mut parts.headers);
+    }
     let speaks = route::protocol_hint(&parts.headers);
     // The head moves on to the provider; its URI is looked at until then.
     let uri = parts.uri.clone();
@@ -59,8 +62,9 @@ pub(crate) async fn call(
         response.headers_mut().insert(headers::REQUEST_ID, value);
     }
     app.metrics.answered(protocol, response.status());
+    let mut response = response.map(|body| body.started(open, is_http2, &app));
     response.body_mut().begun().await;
-    Ok(response.map(|body| if is_http2 { body.counted(open).pumped(&app) } else { body.counted(open) }))
+    Ok(response)
 }
 
 /// What a request is answered with.
@@ -108,7 +112,7 @@ struct Prepared<'a> {
     caller: Vec<(Scope, Arc<str>)>,
     /// Its own name, if it has one and costs anything.
     named: Option<Arc<Named>>,
-    body: body::Held,
+    body: upload::Held,
 }
 
 impl Exchange<'_> {
@@ -136,8 +140,8 @@ impl Exchange<'_> {
             Ok(call) => {
                 let path = self.path(&parts);
                 let Prepared { upstream, facts, body, .. } = prepared;
-                let (app, endpoint, request_id) = (&**self.app, self.routed.endpoint, &**self.id_text);
-                let forward = Forward { app, upstream, endpoint, request_id, call, facts };
+                let (endpoint, request_id) = (self.routed.endpoint, &**self.id_text);
+                let forward = Forward { upstream, endpoint, request_id, call, facts };
                 forward.send(parts, &path, body).await
             }
             Err(refused) => Err(refused),
@@ -153,7 +157,7 @@ impl Exchange<'_> {
         let session = session::named(&parts.headers)?;
         check_framing(parts)?;
         let app = self.app;
-        let body = body::read(body, app.max_body_bytes, &app.large_bodies).await?;
+        let body = upload::read(body, app.max_body_bytes, &app.large_bodies).await?;
         let facts = request::facts(self.routed.endpoint, &body.bytes)?;
         let model = facts.as_ref().map_or("", |facts| facts.model.as_str());
         if let Some(facts) = &facts {

@@ -120,9 +120,12 @@ impl<'a> Replayed<'a> {
         if let StandsFor::Calls { tokens, .. } = self.stands_for {
             return tokens;
         }
+        let (input, output) = (self.tokens.input_total(), self.tokens.output);
+        if !self.usage_estimated {
+            return input.saturating_add(output);
+        }
         let reserved_output = self.reserved_output.map_or(0, Tokens::get);
-        let reserved = self.estimated_input.get().saturating_add(reserved_output);
-        self.tokens.total().max(if self.usage_estimated { reserved } else { 0 })
+        input.max(self.estimated_input.get()).saturating_add(output.max(reserved_output))
     }
 
     /// The names of those attributes that the caller had set.

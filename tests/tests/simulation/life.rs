@@ -221,7 +221,7 @@ fn writer() -> WriterOptions {
 }
 
 /// Every variable is set to its own name.
-struct NamedKeys;
+pub(crate) struct NamedKeys;
 
 impl Environment for NamedKeys {
     fn var(&self, name: &str) -> Result<String, VarError> {

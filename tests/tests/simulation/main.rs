@@ -15,6 +15,7 @@ mod books;
 mod clock;
 mod life;
 mod plan;
+mod slow_reader;
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

@@ -33,6 +33,8 @@ pub(super) struct Metering {
 pub(super) struct Ended {
     /// Whether its content was finished.
     pub(super) is_finished: bool,
+    /// Whether it brought an error of the provider's own.
+    pub(super) has_error: bool,
     /// What its end has to wait for.
     pub(super) written: Option<Written>,
 }
@@ -149,7 +151,8 @@ impl Metering {
         metered.has_unread |= self.decoder.is_unreadable();
         let outcome = if metered.end == StreamEnd::Complete { Outcome::Complete } else { outcome };
         let written = self.call.take().and_then(|call| call.ended(&metered, outcome));
-        Ended { is_finished: metered.is_finished, written }
+        let has_error = metered.end == StreamEnd::Error;
+        Ended { is_finished: metered.is_finished, has_error, written }
     }
 }
 

@@ -30,7 +30,11 @@ use self::{
 };
 use crate::{call::Call, refuse::Refused};
 
-pub(crate) use self::{pump::Pumped, rolling::Terms, tail::Tail};
+pub(crate) use self::{
+    pump::{Pace, Pumped},
+    rolling::Terms,
+    tail::Tail,
+};
 
 /// A response body that reads its own copy. When it ends, breaks or is dropped, its call is settled.
 pub(crate) struct Relay {
@@ -62,6 +66,9 @@ pub(crate) enum RelayError {
     /// The provider sent nothing for too long.
     #[error("the provider's answer paused for too long")]
     Idle,
+    /// The client took nothing for too long.
+    #[error("the client did not read the answer")]
+    Unread,
     /// No more was reserved for it, where its protocol has no way to say so.
     #[error("the answer was cut off")]
     CutOff,
@@ -309,10 +316,13 @@ impl Relay {
     fn finish(&mut self) {
         self.close();
         let Some(mut metering) = self.metering.take() else { return };
-        let Ended { is_finished, written } = metering.end(Outcome::UpstreamBroken);
+        let Ended { is_finished, has_error, written } = metering.end(Outcome::UpstreamBroken);
         self.settled = written;
         // The connection ended as it should, the answer did not.
-        if !is_finished && let Some(event) = self.tail.error_event(&RelayError::Cut) {
+        if !is_finished
+            && !has_error
+            && let Some(event) = self.tail.error_event(&RelayError::Cut)
+        {
             self.merge.push(event);
         }
     }
@@ -321,14 +331,15 @@ impl Relay {
     /// where that is possible, and by a broken connection where not. It never looks like an end.
     fn fail(&mut self, error: RelayError) {
         self.close();
-        match self.tail.error_event(&error) {
+        let ended = self.metering.take().map(|mut metering| metering.end(Outcome::UpstreamBroken));
+        let has_error = ended.as_ref().is_some_and(|ended| ended.has_error);
+        self.settled = ended.and_then(|ended| ended.written);
+        // Nothing follows an error of the provider's own.
+        match self.tail.error_event(&error).filter(|_| !has_error) {
             Some(event) => {
                 self.merge.push(event);
             }
             None => self.failure = Some(error),
-        }
-        if let Some(mut metering) = self.metering.take() {
-            self.settled = metering.end(Outcome::UpstreamBroken).written;
         }
     }
 

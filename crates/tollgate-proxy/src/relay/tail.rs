@@ -45,7 +45,7 @@ impl Tail {
                 (ErrorKind::UpstreamUnreachable, "upstream_unreachable")
             }
             RelayError::Idle => (ErrorKind::UpstreamTimeout, "upstream_timeout"),
-            RelayError::CutOff => return None,
+            RelayError::CutOff | RelayError::Unread => return None,
         };
         self.event(kind, code, &format!("{error}."))
     }
@@ -76,8 +76,9 @@ impl Tail {
     }
 }
 
+/// Whether the last line is empty: each line ends in LF, CR or CRLF.
 fn is_event_end(bytes: &[u8]) -> bool {
-    [&b"\n\n"[..], b"\r\r", b"\r\n\r\n"].iter().any(|end| bytes.ends_with(end))
+    [&b"\n\n"[..], b"\r\r", b"\n\r\n", b"\n\r", b"\r\r\n"].iter().any(|end| bytes.ends_with(end))
 }
 
 #[cfg(test)]
@@ -91,6 +92,11 @@ mod tests {
             (&["data: {}\n", "\n"], true),
             (&["data: {}\r\n\r", "\n"], true),
             (&["data: {}\r\r"], true),
+            (&["data: {}\n\r\n"], true),
+            (&["data: {}\n", "\r"], true),
+            (&["data: {}\r", "\r\n"], true),
+            (&["data: {}\r\n", "\n"], true),
+            (&["data: {}\r"], false),
             (&[], true),
             (&["data: {}\n"], false),
             (&["data: {\"a"], false),

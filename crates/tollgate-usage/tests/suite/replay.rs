@@ -101,6 +101,23 @@ fn every_field_comes_back() {
 }
 
 #[test]
+fn an_estimated_call_has_spent_at_least_what_it_reserved_of_input_and_of_output() {
+    for (is_estimated, input, output, spent) in
+        [(true, 12, 3_033, 14 + 3_033), (true, 20, 5, 20 + 100), (true, 1, 1, 114), (false, 12, 3_033, 3_045)]
+    {
+        let mut event = usage("r");
+        event.tokens = TokenCounts { input, output, ..TokenCounts::default() };
+        event.usage_estimated = is_estimated;
+        (event.estimated_input, event.reserved_output) = (Tokens::new(14), Tokens::new(100));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), line(&Event::Usage(event))).unwrap();
+        let mut seen = Vec::new();
+        replay(file.path(), |_, _| (), |back| seen.push(back.tokens_spent())).unwrap();
+        assert_eq!(seen, [spent]);
+    }
+}
+
+#[test]
 fn several_files_are_read_as_one_and_refusals_come_back() {
     let directory = tempfile::tempdir().unwrap();
     let [first, second] = ["one.jsonl", "two.jsonl"].map(|name| directory.path().join(name));
