@@ -135,6 +135,33 @@ async fn places_of_a_copy_that_died_are_free_after_half_a_minute_and_its_budget_
 }
 
 #[tokio::test]
+async fn what_an_extension_takes_is_free_with_its_settlement_whatever_was_given_back_before() {
+    let (server, clock) = (RedisServer::start().unwrap(), clock());
+    let dead = Copy::start(&server, &clock, "dead").await;
+    let other = Copy::start(&server, &clock, "other").await;
+    for (first, charge) in [(1, 0), (2, 1)] {
+        let open = entry("acme", &format!("open {first}"), Rule::Concurrent, 100, charge);
+        let plan = Arc::new(Plan::new(vec![open]).unwrap());
+        let held = dead.reserve(first, &plan).await.unwrap();
+        let lives = dead.reserve(first + 10, &plan).await.unwrap();
+        for held in [&held, &lives] {
+            assert!(matches!(
+                dead.store.extend(held, 1, &[Amount::new(1)]).await.unwrap(),
+                Verdict::Admitted(_)
+            ));
+        }
+        assert_eq!(dead.settle(&lives).await, Settled::Applied);
+        assert_eq!(dead.stand(&plan).await, [(charge + 1, 0)]);
+        if charge > 0 {
+            pass(&clock, SILENT, &[&other]).await;
+            assert_eq!(other.stand(&plan).await, [(1, 0)], "the place of the reservation is back");
+        }
+        assert_eq!(dead.settle(&held).await, Settled::Applied);
+        assert_eq!(other.stand(&plan).await, [(0, 0)]);
+    }
+}
+
+#[tokio::test]
 async fn a_copy_that_starts_again_has_its_places_at_once() {
     let (server, clock, plan) = (RedisServer::start().unwrap(), clock(), plan());
     let before = Copy::start(&server, &clock, "one").await;

@@ -28,5 +28,5 @@ while from <= #record.places do
   end
 end
 write_changed(entries, now)
-redis.call('SET', KEYS[1], record_of('H', record.plan, record.answer, '', record.rest), 'KEEPTTL')
+redis.call('SET', KEYS[1], record_of('H', record.plan, record.answer, GIVEN_BACK, record.rest), 'KEEPTTL')
 return text(#entries)

@@ -88,7 +88,7 @@ do
       end
     elseif code == 'o' then
       -- Of a place that was given back the rules know.
-      fits = places ~= ''
+      fits = places ~= '-'
       used = max(used - charge, 0)
       held = used
     else

@@ -4,12 +4,13 @@
 -- it, and the rest: H is held, its rest the last extension's step, how many there are, the slot of each entry, and once
 -- it was extended what each was charged in all; R is a refused retry; E has ended, its rest the amounts.
 -- Places are those of limits on concurrency: whose they are, then of each its charge and the counter's key, with its
--- length before it. A reservation whose places were given back has none.
+-- length before it; GIVEN_BACK once they were. What an extension takes is not among them.
 -- Its extensions are a hash beside it, by step: charges and slots, each list with its length before it, and the answer.
 -- An entry that was skipped has the slot -1.
 
 local HELD_KEPT_MS = 86400000
 local ENDED_KEPT_MS = 600000
+local GIVEN_BACK = '-'
 
 local function read_record(stored)
   local state, plan, answer, places, from = parse('<c1c16I4c0I4c0', stored)

@@ -24,10 +24,11 @@ end
 local holding = read_holding(record, entries)
 local bookings = read_bookings(holding, entries, KEYS[2])
 for place, entry in ipairs(entries) do
-  -- A place that was given back is not given back twice.
-  if entry.code ~= 'o' or record.places ~= '' then
-    entry.changed = settle(entry, bookings[place], actuals[2 * place - 1], actuals[2 * place], now)
+  if entry.code == 'o' and record.places == GIVEN_BACK then
+    -- What it took at its reservation is not given back twice.
+    table.remove(bookings[place])
   end
+  entry.changed = settle(entry, bookings[place], actuals[2 * place - 1], actuals[2 * place], now)
 end
 write_changed(entries, now)
 if holding.count > 0 then
