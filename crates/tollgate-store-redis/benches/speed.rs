@@ -1,6 +1,6 @@
 //! What a decision in Redis costs, beside scripts that decide nothing: `cargo bench -p tollgate-store-redis`.
 //!
-//! Each measurement alternates with the bare one, on one server and one connection, and the ratio of their medians
+//! Each measurement alternates with the bare one, call by call or round by round, on one server and one connection, and the ratio of their medians
 //! is what counts. The server's own part is its CPU time, which tells little of what else the machine does.
 
 #![expect(
@@ -30,7 +30,7 @@ use tollgate_store_redis::{
 
 const ROUNDS: usize = 5;
 /// Calls one after the other in a round, to see how long one takes.
-const CALLS: usize = 1_000;
+const CALLS: usize = 3_000;
 /// Tasks that call at the same time, to see what one server takes.
 const TASKS: u64 = 64;
 const CALLS_EACH: u64 = 200;
@@ -111,16 +111,23 @@ impl Bench {
     }
 }
 
-/// The median of how long one call takes.
-async fn median_us<F: Future<Output = ()>>(clock: &SystemClock, call: impl Fn() -> F) -> f64 {
-    let mut took = Vec::with_capacity(CALLS);
+/// The medians of how long a call of each takes, made by turns: what else the machine does is the same for both.
+async fn medians_us<F: Future<Output = ()>, G: Future<Output = ()>>(
+    clock: &SystemClock,
+    one: impl Fn() -> F,
+    other: impl Fn() -> G,
+) -> (f64, f64) {
+    let mut took = [Vec::with_capacity(CALLS), Vec::with_capacity(CALLS)];
     for _ in 0..CALLS {
-        let before = clock.elapsed();
-        call().await;
-        took.push(clock.elapsed().saturating_sub(before));
+        let begun = clock.elapsed();
+        one().await;
+        let between = clock.elapsed();
+        other().await;
+        took[0].push(micros(between.saturating_sub(begun)));
+        took[1].push(micros(clock.elapsed().saturating_sub(between)));
     }
-    took.sort();
-    micros(took[CALLS / 2])
+    let [one, other] = took.map(median);
+    (one, other)
 }
 
 /// The server's CPU time for one call, of many that are made together, and how many it answers in a second.
@@ -207,10 +214,8 @@ async fn measure(clock: &SystemClock, server: &RedisServer, bench: &Bench) {
     let [mut waits, mut cpus, mut cpus_kept, mut rates] = [(); 4].map(|()| Vec::new());
     bench.clone().call().await;
     for round in 0..ROUNDS {
-        let (reserve, bare) = (
-            median_us(clock, || bench.clone().reserve()).await,
-            median_us(clock, || bench.clone().bare_three()).await,
-        );
+        let (reserve, bare) =
+            medians_us(clock, || bench.clone().reserve(), || bench.clone().bare_three()).await;
         let [of_reserve, of_call, of_bare, of_kept] = [(); 4].map(|()| bench.clone());
         let (reserve_cpu, reserve_rate) = load(clock, server, move || of_reserve.clone().reserve()).await;
         let (call_cpu, _) = load(clock, server, move || of_call.clone().call()).await;

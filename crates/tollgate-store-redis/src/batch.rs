@@ -7,8 +7,10 @@
 
 use std::{
     collections::BTreeMap,
+    future::poll_fn,
     mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Poll,
     time::Duration,
 };
 
@@ -58,8 +60,16 @@ pub(crate) struct Batch {
     /// How long an answer is waited for that another runtime has to send for.
     patience: Duration,
     /// `None`: nobody sends any more.
-    waiting: Mutex<Option<Vec<Call>>>,
+    waiting: Mutex<Option<Waiting>>,
     more: Notify,
+}
+
+/// Calls that wait to be sent.
+#[derive(Debug, Default)]
+struct Waiting {
+    calls: Vec<Call>,
+    /// Somebody sees to it that they are.
+    is_led: bool,
 }
 
 /// What a script is called with.
@@ -71,6 +81,8 @@ struct Call {
     arguments: Vec<Bytes>,
     answer: oneshot::Sender<Result<Bytes, StoreError>>,
 }
+
+type Answered = oneshot::Receiver<Result<Bytes, StoreError>>;
 
 /// Sends calls. Dropping it ends that.
 #[derive(Debug)]
@@ -85,7 +97,7 @@ impl Batch {
         pace: Pace,
         patience: Duration,
     ) -> (Arc<Self>, Sender) {
-        let (waiting, more) = (Mutex::new(Some(Vec::new())), Notify::new());
+        let (waiting, more) = (Mutex::new(Some(Waiting::default())), Notify::new());
         let batch = Arc::new(Self {
             client,
             runtime: Handle::current(),
@@ -100,7 +112,7 @@ impl Batch {
         let sender = tokio::spawn(async move {
             loop {
                 open.0.more.notified().await;
-                all(open.0.commands().into_iter().map(|calls| open.0.run(calls))).await;
+                open.0.send(open.0.take()).await;
             }
         });
         (batch, Sender(sender))
@@ -123,41 +135,88 @@ impl Batch {
         keys: Vec<Bytes>,
         arguments: Vec<Bytes>,
     ) -> Result<Bytes, StoreError> {
+        let is_here = Handle::try_current().is_ok_and(|runtime| runtime.id() == self.runtime.id());
+        let Some(lead) = self.lead(is_here) else {
+            let answered = self.wait(tag, keys, arguments)?;
+            return self.answer(answered, is_here).await;
+        };
+        what_is_ready().await;
+        let others = lead.end();
+        if others.is_empty() {
+            return self.client.run(&self.script, &keys, || arguments.clone()).await;
+        }
         let (answer, answered) = oneshot::channel();
-        let is_first = match &mut *self.waiting() {
+        let own = Call { tag, keys, arguments, answer };
+        self.spawn(std::iter::once(own).chain(others).collect());
+        self.answer(answered, is_here).await
+    }
+
+    /// Whoever leads sends for all who wait, once the runtime has come to it.
+    fn lead(self: &Arc<Self>, is_here: bool) -> Option<Lead<'_>> {
+        let mut waiting = self.waiting();
+        let waiting =
+            waiting.as_mut().filter(|waiting| self.pace == Pace::AtOnce && is_here && !waiting.is_led)?;
+        waiting.is_led = true;
+        Some(Lead(Some(self)))
+    }
+
+    fn wait(
+        self: &Arc<Self>,
+        tag: Tag,
+        keys: Vec<Bytes>,
+        arguments: Vec<Bytes>,
+    ) -> Result<Answered, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        let is_led = match &mut *self.waiting() {
             Some(waiting) => {
-                waiting.push(Call { tag, keys, arguments, answer });
-                waiting.len() == 1
+                waiting.calls.push(Call { tag, keys, arguments, answer });
+                mem::replace(&mut waiting.is_led, true)
             }
             None => return Err(StoreError::NotApplied(ENDED.to_owned())),
         };
         match self.pace {
-            Pace::AtOnce if is_first => self.send(),
+            Pace::AtOnce if !is_led => self.spawn_taking(),
             Pace::AtOnce => {}
             Pace::OneByOne => self.more.notify_one(),
         }
-        let answer = match Handle::try_current() {
-            // Nobody knows whether that one is run.
-            Ok(runtime) if runtime.id() != self.runtime.id() => {
-                tokio::time::timeout(self.patience, answered).await
-            }
-            _ => Ok(answered.await),
+        Ok(answered)
+    }
+
+    async fn answer(&self, answered: Answered, is_here: bool) -> Result<Bytes, StoreError> {
+        let answer = match is_here {
+            true => Ok(answered.await),
+            // Nobody knows whether the other runtime is run.
+            false => tokio::time::timeout(self.patience, answered).await,
         };
         let unknown = |reason: &str| Err(StoreError::Unknown(reason.to_owned()));
         answer.map_or_else(|_| unknown("no answer in time"), |sent| sent.unwrap_or_else(|_| unknown(ENDED)))
     }
 
-    /// Sends what waits when the runtime comes to it: what is ready now has asked by then.
-    fn send(self: &Arc<Self>) {
-        let batch = Arc::clone(self);
-        self.runtime.spawn(async move {
-            all(batch.commands().into_iter().map(|calls| batch.run(calls))).await;
-        });
+    /// Takes all that wait. Whoever comes next leads.
+    fn take(&self) -> Vec<Call> {
+        let mut waiting = self.waiting();
+        let Some(waiting) = &mut *waiting else { return Vec::new() };
+        waiting.is_led = false;
+        mem::take(&mut waiting.calls)
     }
 
-    /// All that waits, as far as one command can run it.
-    fn commands(&self) -> Vec<Vec<Call>> {
-        let waiting = self.waiting().as_mut().map(mem::take).unwrap_or_default();
+    fn spawn(self: &Arc<Self>, calls: Vec<Call>) {
+        let batch = Arc::clone(self);
+        self.runtime.spawn(async move { batch.send(calls).await });
+    }
+
+    /// Sends what waits by then.
+    fn spawn_taking(self: &Arc<Self>) {
+        let batch = Arc::clone(self);
+        self.runtime.spawn(async move { batch.send(batch.take()).await });
+    }
+
+    async fn send(&self, calls: Vec<Call>) {
+        all(self.commands(calls).into_iter().map(|calls| self.run(calls))).await;
+    }
+
+    /// The commands that run `waiting`.
+    fn commands(&self, waiting: Vec<Call>) -> Vec<Vec<Call>> {
         // A settlement counts, whoever waits for it.
         let counts = |call: &Call| self.pace == Pace::OneByOne || !call.answer.is_closed();
         let mut by_tag = BTreeMap::<Tag, Vec<Call>>::new();
@@ -174,7 +233,7 @@ impl Batch {
         commands
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Option<Vec<Call>>> {
+    fn waiting(&self) -> MutexGuard<'_, Option<Waiting>> {
         // Every change is complete before the lock is given back.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -214,6 +273,40 @@ impl Batch {
             let _ = answer.send(reply);
         }
     }
+}
+
+/// Whoever sends next. Where it goes away before, others send what waits.
+struct Lead<'a>(Option<&'a Arc<Batch>>);
+
+impl Lead<'_> {
+    /// What has joined it.
+    fn end(mut self) -> Vec<Call> {
+        self.0.take().map_or_else(Vec::new, |batch| batch.take())
+    }
+}
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        if let Some(batch) = self.0.take() {
+            let calls = batch.take();
+            if !calls.is_empty() {
+                batch.spawn(calls);
+            }
+        }
+    }
+}
+
+/// Lets everything have its turn that is ready.
+async fn what_is_ready() {
+    let mut has_yielded = false;
+    poll_fn(|context| {
+        if mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// How many of `calls` one command may run: at least one.
