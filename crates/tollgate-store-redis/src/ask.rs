@@ -42,8 +42,6 @@ pub(crate) struct Answer {
 pub(crate) struct Whole<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) fingerprint: &'a Bytes,
-    /// The same with the life behind it that asks for a reservation.
-    pub(crate) asked_by: &'a Bytes,
     /// There are several parts.
     pub(crate) is_split: bool,
 }
@@ -56,8 +54,9 @@ impl Inner {
         mode: Mode,
     ) -> Result<Answer, StoreError> {
         let arguments = |again| {
-            let flags = flags(whole, mode, again, part.mark.is_some());
-            vec![self.now(), whole.asked_by.clone(), flags.into(), part.entries.clone()]
+            let flags = Flags::of(whole, mode, again, part.mark.is_some());
+            let (life, time) = (self.lives.now().bytes(), self.time().to_le_bytes());
+            vec![[whole.fingerprint, &life[..], &time, &[flags.bits()], &part.entries].concat().into()]
         };
         let keys = || part.keys();
         let (reply, is_repeated) =
@@ -75,7 +74,7 @@ impl Inner {
     ) -> Result<Answer, StoreError> {
         let charges = request::charges(&part.of_all(charges));
         let arguments = |again| {
-            let flags = flags(whole, mode, again, false);
+            let flags = Flags::of(whole, mode, again, false).letters();
             let (step, most) = (step.to_string().into(), EXTENSIONS_MAX.to_string().into());
             self.arguments(whole, part, [flags.into(), step, charges.clone(), most])
         };
@@ -91,8 +90,11 @@ impl Inner {
         at: TimestampMs,
     ) -> Result<Settled, StoreError> {
         let used = request::actuals(&part.of_all(actuals));
-        let at = Bytes::from(at.get().to_string());
-        let arguments = |_| self.arguments(whole, part, [used.clone(), at.clone()]);
+        let at = at.get().to_le_bytes();
+        let arguments = |_| {
+            let time = self.time().to_le_bytes();
+            vec![[whole.fingerprint, &at[..], &time, &used, &part.entries].concat().into()]
+        };
         let keys = || part.held_keys();
         let (reply, _) = self.run_together(|line| &line.settlements, part.tag, keys, arguments).await?;
         reply::settled(reply::text(&reply)?)
@@ -140,11 +142,30 @@ impl Part {
     }
 }
 
-/// How a script is to answer, a letter each.
-fn flags(whole: Whole<'_>, mode: Mode, again: Attempt, is_guarded: bool) -> String {
-    let is_retry = mode == Mode::Charge(Attempt::Retry) || (again == Attempt::Retry && mode != Mode::Look);
-    let all = [(is_retry, 'r'), (mode == Mode::Look, 'l'), (is_guarded, 'g'), (whole.is_split, 's')];
-    all.into_iter().filter_map(|(is_set, letter)| is_set.then_some(letter)).collect()
+/// How a script is to answer.
+#[derive(Clone, Copy)]
+struct Flags([bool; 4]);
+
+impl Flags {
+    fn of(whole: Whole<'_>, mode: Mode, again: Attempt, is_guarded: bool) -> Self {
+        let is_again = again == Attempt::Retry && mode != Mode::Look;
+        let is_retry = mode == Mode::Charge(Attempt::Retry) || is_again;
+        Self([is_retry, mode == Mode::Look, is_guarded, whole.is_split])
+    }
+
+    /// A bit each.
+    fn bits(self) -> u8 {
+        self.0.into_iter().rev().fold(0, |bits, is_set| 2 * bits + u8::from(is_set))
+    }
+
+    /// A letter each.
+    fn letters(self) -> String {
+        self.0
+            .into_iter()
+            .zip("rlgs".chars())
+            .filter_map(|(is_set, letter)| is_set.then_some(letter))
+            .collect()
+    }
 }
 
 fn answer(

@@ -263,6 +263,11 @@ impl Inner {
         self.clock.as_ref().map_or_else(Bytes::new, |clock| clock.now().get().to_string().into())
     }
 
+    /// The same as a number; 0 is none.
+    fn time(&self) -> u64 {
+        self.clock.as_ref().map_or(0, |clock| clock.now().get())
+    }
+
     fn is_guarded(&self) -> bool {
         self.is_guarded.load(Ordering::SeqCst)
     }

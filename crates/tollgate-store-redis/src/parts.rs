@@ -7,8 +7,7 @@ use tollgate_store::{StoreError, is_hard_budget};
 
 use crate::{
     keys::{Keys, Names, Tag},
-    lives::Life,
-    request::{self, FINGERPRINT_BYTES, Fingerprint},
+    request::{self, Fingerprint},
 };
 
 /// Entries of a plan whose keys one script can reach.
@@ -39,20 +38,10 @@ pub(crate) struct Parts {
     pub(crate) others: Vec<Part>,
     /// Tells the whole plan from others.
     pub(crate) fingerprint: Bytes,
-    /// The same with the life behind it that asks for a reservation.
-    pub(crate) asked_by: Bytes,
-}
-
-/// Who asks for a reservation.
-#[derive(Clone, Copy)]
-pub(crate) struct Asker {
-    pub(crate) life: Life,
-    /// Whether hard budgets ask for marks.
-    pub(crate) is_guarded: bool,
 }
 
 impl Parts {
-    /// The parts of `plan`, for who asks to reserve it; `None`: it is reserved.
+    /// The parts of `plan`. `is_guarded`: hard budgets ask for marks.
     ///
     /// # Errors
     ///
@@ -61,9 +50,8 @@ impl Parts {
         keys: &Keys,
         id: ReservationId,
         plan: &Plan,
-        asker: Option<Asker>,
+        is_guarded: bool,
     ) -> Result<Self, StoreError> {
-        let is_guarded = asker.is_some_and(|asker| asker.is_guarded);
         let mut fingerprint = Fingerprint::default();
         let home = plan.entries().first().map_or("", |entry| entry.limit.key.partition());
         let new = |partition: &str, tag| Draft::of(keys, id, partition, tag, plan.entries().len());
@@ -85,10 +73,7 @@ impl Parts {
         }
         let mut parts = drafts.into_iter().map(|draft| draft.finish(keys));
         let first = parts.next().unwrap_or_else(|| new(home, keys.tag(home)).finish(keys));
-        let life = asker.map(|asker| asker.life.bytes());
-        let asked_by = fingerprint.finish(life.as_ref().map_or(&[], |life| life));
-        let fingerprint = asked_by.slice(..FINGERPRINT_BYTES);
-        Ok(Self { first, others: parts.collect(), fingerprint, asked_by })
+        Ok(Self { first, others: parts.collect(), fingerprint: fingerprint.finish() })
     }
 
     /// Whether there is more than one.

@@ -53,12 +53,8 @@ impl Fingerprint {
         }
     }
 
-    /// The fingerprint, with `behind` behind it.
-    pub(crate) fn finish(self, behind: &[u8]) -> Bytes {
-        let mut bytes = Vec::with_capacity(FINGERPRINT_BYTES + behind.len());
-        bytes.extend(self.0.finalize().into_iter().take(FINGERPRINT_BYTES));
-        bytes.extend(behind);
-        bytes.into()
+    pub(crate) fn finish(self) -> Bytes {
+        self.0.finalize().into_iter().take(FINGERPRINT_BYTES).collect()
     }
 }
 

@@ -20,7 +20,7 @@ use crate::{
     Inner,
     ask::{Answer, Mode, Whole},
     join::{join, settled},
-    parts::{Asker, Parts},
+    parts::Parts,
     reply,
 };
 
@@ -34,8 +34,7 @@ impl Inner {
         plan: &Plan,
         attempt: Attempt,
     ) -> Result<Verdict, StoreError> {
-        let asker = Asker { life: self.lives.now(), is_guarded: self.is_guarded() };
-        let parts = Parts::of(&self.keys, id, plan, Some(asker))?;
+        let parts = Parts::of(&self.keys, id, plan, self.is_guarded())?;
         let whole = parts.whole(plan);
         let first = self.reserve_part(whole, &parts.first, Mode::Charge(attempt)).await?;
         if !whole.is_split || first.is_final {
@@ -56,7 +55,7 @@ impl Inner {
         charges: &[Amount],
     ) -> Result<Verdict, StoreError> {
         check_length(&held.plan, charges.len())?;
-        let parts = Parts::of(&self.keys, held.id, &held.plan, None)?;
+        let parts = Parts::of(&self.keys, held.id, &held.plan, false)?;
         let (whole, charge) = (parts.whole(&held.plan), Mode::Charge(Attempt::First));
         let first = self.extend_part(whole, &parts.first, charge, step, charges).await?;
         if !whole.is_split {
@@ -75,7 +74,7 @@ impl Inner {
         actuals: &[ExactAmount],
     ) -> Result<Settled, StoreError> {
         check_length(&held.plan, actuals.len())?;
-        let parts = Parts::of(&self.keys, held.id, &held.plan, None)?;
+        let parts = Parts::of(&self.keys, held.id, &held.plan, false)?;
         let (whole, at) = (parts.whole(&held.plan), held.at);
         let first = self.settle_part(whole, &parts.first, actuals, at).await?;
         if !whole.is_split {
@@ -146,8 +145,7 @@ impl Answer {
 
 impl Parts {
     fn whole<'a>(&'a self, plan: &'a Plan) -> Whole<'a> {
-        let Self { fingerprint, asked_by, .. } = self;
-        Whole { plan, fingerprint, asked_by, is_split: self.is_split() }
+        Whole { plan, fingerprint: &self.fingerprint, is_split: self.is_split() }
     }
 }
 

@@ -1,7 +1,7 @@
 -- The time is the server's: all copies share one clock. Tests bring their own.
 
 local function now_ms(given)
-  if given ~= '' then
+  if given ~= '' and given ~= 0 then
     return tonumber(given)
   end
   local time = redis.call('TIME')

@@ -7,22 +7,22 @@
 -- now. Within a window or period only these last two change, and are written over what was there: the time to live
 -- stays that with which it began. What begins anew is written as a whole.
 
-if #KEYS > 1 and (ARGV[3] == '' or ARGV[3] == 'g') then
+-- ARGV is one text: what reserve.lua says.
+
+local quick_given, quick_flags = struct.unpack('<lB', ARGV[1], 25)
+if #KEYS > 1 and (quick_flags == 0 or quick_flags == 4) then
   local floor, ceil, max, abs = math.floor, math.ceil, math.max, math.abs
   local format, cut = string.format, string.sub
-  local pack, parse, call, argv, keys = struct.pack, struct.unpack, redis.call, ARGV, KEYS
+  local pack, parse, call, asked, keys = struct.pack, struct.unpack, redis.call, ARGV[1], KEYS
   local values = call('MGET', unpack(keys, 2))
-  local fits = argv[3] == '' or values[#keys - 1]
-  local now
-  if argv[1] == '' then
+  local fits = quick_flags == 0 or values[#keys - 1]
+  local now = quick_given
+  if now == 0 then
     local time = call('TIME')
     now = time[1] * 1000 + floor(time[2] / 1000)
-  else
-    now = tonumber(argv[1])
   end
 
-  local plan = argv[4]
-  local count = #plan / 26
+  local count = (#asked - 33) / 26
   -- As large as they usually become.
   local stored = { false, false, false, false, false, false, false, false }
   local slots = { false, false, false, false, false, false, false, false }
@@ -31,7 +31,7 @@ if #KEYS > 1 and (ARGV[3] == '' or ARGV[3] == 'g') then
   local places = ''
   local place = 0
   while fits and place < count do
-    local code, param, limit, _, charge = parse('<c1llBl', plan, 26 * place + 1)
+    local code, param, limit, _, charge = parse('<c1llBl', asked, 26 * place + 34)
     place = place + 1
     local value = values[place]
     local is, length, a, b, c, used, held = code, param, -1, 0, 0, 0, 0
@@ -97,7 +97,7 @@ if #KEYS > 1 and (ARGV[3] == '' or ARGV[3] == 'g') then
         a, kept_ms = now, 90060000
       end
       if charge > 0 then
-        places = (places == '' and cut(argv[2], 17) or places) .. pack('<lI4c0', charge, #keys[place + 1], keys[place + 1])
+        places = (places == '' and cut(asked, 17, 24) or places) .. pack('<lI4c0', charge, #keys[place + 1], keys[place + 1])
       end
     elseif code == 'p' then
       left = limit - charge
@@ -137,7 +137,7 @@ if #KEYS > 1 and (ARGV[3] == '' or ARGV[3] == 'g') then
     else
       answer = format('A %d - -', now)
     end
-    local record = pack('<c1c16I4c0I4c0ll' .. string.rep('l', count), 'H', argv[2], #answer, answer, #places, places,
+    local record = pack('<c1c16I4c0I4c0ll' .. string.rep('l', count), 'H', asked, #answer, answer, #places, places,
       0, 0, unpack(slots, 1, count))
     -- Where there is one already, the rules find out what it says.
     if call('SET', keys[1], record, 'NX', 'PX', '86400000') then

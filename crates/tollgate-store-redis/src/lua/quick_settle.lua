@@ -5,27 +5,26 @@
 
 local quick_values
 do
-  local floor, max, format = math.floor, math.max, string.format
-  local pack, parse, call, argv, keys = struct.pack, struct.unpack, redis.call, ARGV, KEYS
+  local floor, max, format, cut = math.floor, math.max, string.format, string.sub
+  -- One text: what settle.lua says.
+  local pack, parse, call, asked, keys = struct.pack, struct.unpack, redis.call, ARGV[1], KEYS
   local values = call('MGET', keys[1], unpack(keys, 3))
   quick_values = values
-  local actuals, plan, record = argv[3], argv[5], values[1]
-  local count = #plan / 26
+  local record, count = values[1], #keys - 2
+  local plan_from = 33 + 16 * count
   local fits, answer, places, slots_from = false, nil, nil, nil
   if record then
     local state, fingerprint, _, made
     state, fingerprint, answer, places, slots_from = parse('<c1c16I4c0I4c0', record)
-    if state == 'H' and fingerprint == argv[2] then
+    if state == 'H' and fingerprint == cut(asked, 1, 16) then
       _, made, slots_from = parse('<ll', record, slots_from)
       fits = made == 0
     end
   end
-  local now
-  if argv[1] == '' then
+  local now = parse('<l', asked, 25)
+  if now == 0 then
     local time = call('TIME')
     now = time[1] * 1000 + floor(time[2] / 1000)
-  else
-    now = tonumber(argv[1])
   end
 
   -- As large as they usually become.
@@ -33,8 +32,8 @@ do
   local kept
   local place = 0
   while fits and place < count do
-    local code, param, _, _, charge = parse('<c1llBl', plan, 26 * place + 1)
-    local units, millionths = parse('<ll', actuals, 16 * place + 1)
+    local code, param, _, _, charge = parse('<c1llBl', asked, 26 * place + plan_from)
+    local units, millionths = parse('<ll', asked, 16 * place + 33)
     local slot = parse('<l', record, slots_from + 8 * place)
     place = place + 1
     local value = values[place + 1]
@@ -117,7 +116,7 @@ do
         call('SETRANGE', keys[number + 2], '17', stored[number])
       end
     end
-    call('SET', keys[1], pack('<c1c16I4c0I4c0', 'E', argv[2], #answer, answer, 0, actuals), 'PX', '600000')
+    call('SET', keys[1], pack('<c1c16I4c0I4c0', 'E', asked, #answer, answer, 0, cut(asked, 33, plan_from - 1)), 'PX', '600000')
     return 'S applied'
   end
 end

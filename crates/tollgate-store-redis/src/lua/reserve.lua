@@ -1,13 +1,14 @@
 -- Charges all of a plan that fits, or nothing.
 --
 -- KEYS: the record, then a counter an entry, then, where a hard budget is among them, the mark that Redis knows
--- what was spent. ARGV: time or nothing, the plan's fingerprint with the life that asks behind it, flags, the plan.
+-- what was spent. ARGV, one text: the plan's fingerprint (16 bytes), the life that asks (8), the time or 0 (8), flags
+-- (a byte), the plan.
 --
--- Flags: "r" for a retry, "l" to look only, "g" if there is the mark, "s" for a part of a plan.
+-- Flags: 1 for a retry, 2 to look only, 4 if there is the mark, 8 for a part of a plan.
 
-local now, flags = now_ms(ARGV[1]), ARGV[3]
-local fingerprint, life = string.sub(ARGV[2], 1, 16), string.sub(ARGV[2], 17)
-local is_look, is_split = has(flags, 'l'), has(flags, 's')
+local fingerprint, life, given, flags = parse('<c16c8lB', ARGV[1])
+local now = now_ms(given)
+local is_retry, is_look, is_guarded, is_split = flags % 2 >= 1, flags % 4 >= 2, flags % 8 >= 4, flags >= 8
 local values = redis.call('MGET', unpack(KEYS))
 
 if values[1] and not is_look then
@@ -20,10 +21,10 @@ if values[1] and not is_look then
   return record.answer
 end
 
-if has(flags, 'g') and not values[#KEYS] then
+if is_guarded and not values[#KEYS] then
   return 'X unknown'
 end
-local entries = read_entries(ARGV[4], KEYS, values, 1, now)
+local entries = read_entries(string.sub(ARGV[1], 34), KEYS, values, 1, now)
 local answer, fits = decide(entries, now, is_split)
 if fits and not is_look then
   local slots = {}
@@ -33,7 +34,7 @@ if fits and not is_look then
   write_changed(entries, now)
   write_record(KEYS[1], 'H', fingerprint, answer, places_of(entries, life), rest_of_held(0, 0, slots))
   return is_split and answer .. '\n' .. trace(entries) or answer
-elseif not fits and has(flags, 'r') then
+elseif not fits and is_retry then
   write_record(KEYS[1], 'R', fingerprint, answer, '', '')
 end
 return answer

@@ -1,9 +1,11 @@
 -- Replaces what a reservation holds by what was used. Never refused.
 --
--- KEYS: the record, its extensions, then a counter an entry. ARGV: time or nothing, the plan's fingerprint,
--- units and millionths of each entry, the moment of the admission, the plan.
+-- KEYS: the record, its extensions, then a counter an entry. ARGV, one text: the plan's fingerprint (16 bytes), the
+-- moment of the admission (8), the time or 0 (8), units and millionths of each entry (16), the plan.
 
-local now, fingerprint, amounts = now_ms(ARGV[1]), ARGV[2], ARGV[3]
+local fingerprint, admitted_at, given = parse('<c16ll', ARGV[1])
+local now, plan_from = now_ms(given), 33 + 16 * (#KEYS - 2)
+local amounts, plan = string.sub(ARGV[1], 33, plan_from - 1), string.sub(ARGV[1], plan_from)
 local values = quick_values
 local record = values[1] and read_record(values[1])
 
@@ -14,9 +16,9 @@ elseif record and record.state == 'E' then
 end
 
 local keys = { KEYS[1], unpack(KEYS, 3) }
-local entries, actuals = read_entries(ARGV[5], keys, values, 1, now), numbers_in(amounts)
+local entries, actuals = read_entries(plan, keys, values, 1, now), numbers_in(amounts)
 if not record or record.state == 'R' then
-  record_unheld(entries, actuals, tonumber(ARGV[4]), now)
+  record_unheld(entries, actuals, admitted_at, now)
   write_record(KEYS[1], 'E', fingerprint, '', '', amounts)
   return 'S unheld'
 end
