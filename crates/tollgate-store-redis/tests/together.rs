@@ -151,6 +151,48 @@ async fn a_reserve_that_nobody_waits_for_any_more_is_not_sent() {
     assert_eq!(store.inspect(&[limit]).await.unwrap()[0].held, Amount::new(1));
 }
 
+#[tokio::test]
+async fn a_reserve_that_goes_away_leaves_those_that_have_joined_it_their_answers() {
+    let server = RedisServer::start().unwrap();
+    let (store, plan) = (connect(&server).await, plan(&day("acme", 10), 1));
+    let ask = |id| store.reserve(ReservationId::new(id), Arc::clone(&plan), Attempt::First);
+    let mut nobodys = Context::from_waker(Waker::noop());
+    let (mut second, mut third) = (pin!(ask(2)), pin!(ask(3)));
+    {
+        let mut first = pin!(ask(1));
+        assert!(first.as_mut().poll(&mut nobodys).is_pending());
+        assert!(second.as_mut().poll(&mut nobodys).is_pending());
+        assert!(third.as_mut().poll(&mut nobodys).is_pending());
+    }
+    for joined in [second, third] {
+        let verdict = tokio::time::timeout(PATIENCE, joined).await.expect("an answer");
+        assert!(matches!(verdict, Ok(Verdict::Admitted(_))), "{verdict:?}");
+    }
+    assert_eq!(store.inspect(&[day("acme", 10)]).await.unwrap()[0].held, Amount::new(2));
+}
+
+#[tokio::test]
+async fn a_store_whose_runtime_nobody_drives_is_not_waited_for_without_end() {
+    let server = RedisServer::start().unwrap();
+    let undriven = Builder::new_current_thread().enable_all().build().unwrap();
+    let connecting = server.settings("tollgate");
+    let (undriven, store) = tokio::task::spawn_blocking(move || {
+        let store = undriven.block_on(async {
+            let store = RedisStore::connect(&connecting).unwrap();
+            store.connected().await.unwrap();
+            store
+        });
+        (undriven, store)
+    })
+    .await
+    .unwrap();
+    let limit = day("acme", 10);
+    let asked = store.reserve(ReservationId::new(1), plan(&limit, 1), Attempt::First);
+    let verdict = tokio::time::timeout(PATIENCE, asked).await.expect("an answer");
+    assert!(verdict.is_err(), "{verdict:?}");
+    undriven.shutdown_background();
+}
+
 fn shared(url: String, server: &RedisServer) -> SharedStore {
     let settings = Settings { url, timeout: Duration::from_secs(1), ..server.settings("tollgate") };
     let policy = FailurePolicy {
@@ -200,6 +242,22 @@ async fn each_runtime_has_a_connection_of_its_own_and_all_share_one_count() {
         thread::scope(|scope| scope.spawn(|| on_own_runtime(&shared, 10 * round)).join().unwrap());
     }
     assert_eq!(held(&shared).await, 6);
+}
+
+#[tokio::test]
+async fn runtimes_that_have_ended_leave_no_connections_behind() {
+    let server = RedisServer::start().unwrap();
+    let shared = shared(format!("redis://127.0.0.1:{}", server.port()), &server);
+    for round in 0..6 {
+        thread::scope(|scope| scope.spawn(|| on_own_runtime(&shared, 10 * round)).join().unwrap());
+    }
+    // The store's own, that of the runtime that ended last, and the one that asks.
+    let are_gone = async {
+        while server.command(&["CLIENT", "LIST"]).unwrap().lines().count() > 3 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, are_gone).await.expect("connections end with their runtimes");
 }
 
 /// Reserves 1 of a million.
