@@ -7,31 +7,28 @@
 use crate::{
     Amount, DurationMs, ExactAmount, Outcome, TimestampMs,
     counter::{Booking, Slot, Tally, Transitions},
+    generation::Generation,
 };
 
 /// When one generation was first used.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Elapsed {
-    after: DurationMs,
-    /// Names the generation.
-    began: TimestampMs,
-    /// Its first use: before `began` where that came to be known later.
+    generation: Generation,
+    /// Its first use: before it began where that came to be known later.
     first: TimestampMs,
-    /// The moment it is forgotten: `began` as long as it is unused.
-    until: TimestampMs,
 }
 
 impl Elapsed {
     pub(crate) const fn new(after: DurationMs, now: TimestampMs) -> Self {
-        Self { after, began: now, first: now, until: now }
+        Self { generation: Generation::new(after, now), first: now }
     }
 
     pub(crate) const fn after(&self) -> DurationMs {
-        self.after
+        self.generation.after()
     }
 
     pub(crate) fn is_unused(&self) -> bool {
-        self.until == self.began
+        self.generation.is_unused()
     }
 
     /// The generation of `now`.
@@ -41,18 +38,9 @@ impl Elapsed {
     }
 
     fn roll_to(&mut self, now: TimestampMs) {
-        if now >= self.until {
-            *self = Self::new(self.after, now);
+        if self.generation.is_forgotten(now) {
+            *self = Self::new(self.after(), now);
         }
-    }
-
-    /// What is used now is forgotten so much later, and not at once.
-    fn touch(&mut self, at: TimestampMs) {
-        self.until = self.until.max(self.forgotten_after(at));
-    }
-
-    fn forgotten_after(&self, at: TimestampMs) -> TimestampMs {
-        at.saturating_add(self.after.max(DurationMs::new(1)))
     }
 
     fn elapsed(&self, now: TimestampMs) -> Amount {
@@ -63,7 +51,7 @@ impl Elapsed {
 impl Transitions for Elapsed {
     /// A charge that does not fit now fits when the run is forgotten.
     fn when(&self, limit: Amount, charge: Amount, now: TimestampMs) -> Outcome {
-        if charge <= limit { Outcome::Wait(self.rolled(now).until.since(now)) } else { Outcome::Never }
+        if charge <= limit { Outcome::Wait(self.rolled(now).generation.rest(now)) } else { Outcome::Never }
     }
 
     /// The time that has passed counts as spent.
@@ -77,17 +65,17 @@ impl Transitions for Elapsed {
 
     /// When the run is forgotten, if it has begun.
     fn resets_at(&self, _limit: Amount, now: TimestampMs) -> Option<TimestampMs> {
-        (now < self.until && !self.is_unused()).then_some(self.until)
+        self.generation.resets_at(now)
     }
 
     fn can_extend(&self, admitted: Slot, now: TimestampMs) -> bool {
-        now < self.until && Slot(self.began.get()) == admitted
+        !self.generation.is_forgotten(now) && self.generation.slot() == admitted
     }
 
     fn book(&mut self, _limit: Amount, _charge: Amount, now: TimestampMs) -> Slot {
         self.roll_to(now);
-        self.touch(now.max(self.began));
-        Slot(self.began.get())
+        self.generation.touch_now(now);
+        self.generation.slot()
     }
 
     /// The end of a reservation is a use, if its run is not forgotten.
@@ -98,23 +86,22 @@ impl Transitions for Elapsed {
         _actual: ExactAmount,
         now: TimestampMs,
     ) {
-        let is_own = |Booking { slot, .. }| slot == Slot(self.began.get());
-        if now < self.until && latest_first.next().is_some_and(is_own) {
-            self.touch(now);
+        let is_own = |Booking { slot, .. }| slot == self.generation.slot();
+        if !self.generation.is_forgotten(now) && latest_first.next().is_some_and(is_own) {
+            self.generation.touch(now);
         }
     }
 
-    /// A use from before this generation began belongs to it if the run would have lasted so long.
     fn record(&mut self, _limit: Amount, at: TimestampMs, _actual: ExactAmount) {
-        if self.forgotten_after(at) <= self.began {
+        if !self.generation.has(at) {
             return;
         }
         self.roll_to(at);
         self.first = self.first.min(at);
-        self.touch(at);
+        self.generation.touch(at);
     }
 
     fn is_idle(&self, now: TimestampMs) -> bool {
-        now >= self.until
+        self.generation.is_forgotten(now)
     }
 }

@@ -204,6 +204,7 @@ mod counts;
 mod decide;
 mod elapsed;
 mod error;
+mod generation;
 mod held;
 mod idle;
 mod key;
