@@ -5,7 +5,7 @@ use serde::de::{MapAccess, SeqAccess};
 
 use crate::json::{Into, Scalar, Sink, Skip};
 
-/// A count as reported. Null says nothing; anything but a whole number is nonsense.
+/// A count as reported. Null says nothing; anything but a whole number, however it is written, is nonsense.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Count {
     #[default]
@@ -14,15 +14,46 @@ pub(crate) enum Count {
     Nonsense,
 }
 
-impl Count {
+/// A count that later reports replace. What it was before nonsense came stays, until a number comes again.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LatestCount {
+    count: Count,
+    /// Nonsense came after it.
+    is_unread: bool,
+}
+
+impl LatestCount {
     /// Takes over a later report, if it says anything. Returns whether it was nonsense.
-    pub(crate) fn replace(&mut self, later: Self) -> bool {
-        if let Self::Is(_) = later {
-            *self = later;
+    pub(crate) fn replace(&mut self, later: Count) -> bool {
+        match later {
+            Count::Unsaid => {}
+            Count::Is(_) => *self = Self { count: later, is_unread: false },
+            Count::Nonsense => self.is_unread = true,
         }
-        later == Self::Nonsense
+        later == Count::Nonsense
     }
 
+    /// What counts of it.
+    pub(crate) const fn count(self) -> Count {
+        self.count
+    }
+
+    pub(crate) const fn is_unread(self) -> bool {
+        self.is_unread
+    }
+
+    /// The number, if there is one.
+    pub(crate) const fn get(self) -> Option<u64> {
+        self.count.get()
+    }
+
+    /// The number, or zero.
+    pub(crate) fn or_zero(self) -> u64 {
+        self.count.or_zero()
+    }
+}
+
+impl Count {
     /// The number, if there is one.
     pub(crate) const fn get(self) -> Option<u64> {
         match self {
@@ -48,6 +79,18 @@ const COUNT_MAX: u64 = 1_000_000_000_000;
 
 struct CountSink;
 
+/// A number that is whole, though it is written as a fraction or with an exponent.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "exact within the bounds"
+)]
+fn whole(number: f64) -> Option<u64> {
+    let is_whole = number.fract() == 0.0 && (0.0..=COUNT_MAX as f64).contains(&number);
+    is_whole.then_some(number as u64)
+}
+
 impl<'de> Sink<'de> for CountSink {
     type Out = Count;
 
@@ -56,7 +99,8 @@ impl<'de> Sink<'de> for CountSink {
             Scalar::Null => Count::Unsaid,
             Scalar::Count(count) if count > COUNT_MAX => Count::Nonsense,
             Scalar::Count(count) => Count::Is(count),
-            Scalar::Bool(_) | Scalar::OtherNumber => Count::Nonsense,
+            Scalar::OtherNumber(number) => whole(number).map_or(Count::Nonsense, Count::Is),
+            Scalar::Bool(_) => Count::Nonsense,
         }
     }
 

@@ -36,7 +36,7 @@ pub(crate) enum Scalar {
     /// A whole number from 0 up to 2⁶⁴ − 1.
     Count(u64),
     /// Any other number: negative, with a fraction or an exponent, or too large.
-    OtherNumber,
+    OtherNumber(f64),
 }
 
 /// Hands a value to a sink.
@@ -70,11 +70,11 @@ impl<'de, S: Sink<'de>> Visitor<'de> for Into<S> {
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<S::Out, E> {
-        Ok(self.0.scalar(u64::try_from(value).map_or(Scalar::OtherNumber, Scalar::Count)))
+        Ok(self.0.scalar(u64::try_from(value).map_or(Scalar::OtherNumber(-1.0), Scalar::Count)))
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<S::Out, E> {
-        Ok(self.0.scalar(Scalar::OtherNumber))
+    fn visit_f64<E>(self, value: f64) -> Result<S::Out, E> {
+        Ok(self.0.scalar(Scalar::OtherNumber(value)))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<S::Out, E> {

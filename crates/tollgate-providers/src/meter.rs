@@ -20,6 +20,8 @@ pub struct Meter {
     family: Family,
     form: Form,
     form_is_known: bool,
+    /// A stream is announced: what follows one object may still be one.
+    is_streamed: bool,
     scanner: Scanner,
     sse: sse::Parser,
     reader: Reader,
@@ -132,6 +134,7 @@ impl Meter {
             family: Family::of(&facts.model),
             form: if is_streamed { Form::Stream } else { Form::Body },
             form_is_known: false,
+            is_streamed,
             scanner: Scanner::new(),
             sse: sse::Parser::default(),
             reader: Reader::new(endpoint.protocol, facts),
@@ -152,12 +155,24 @@ impl Meter {
         }
         match self.form {
             Form::Body => {
-                self.scanner.feed(piece, &mut self.reader);
+                let read = self.scanner.feed(piece, &mut self.reader);
+                self.behind_body(piece.get(read..).unwrap_or_default());
             }
-            Form::Stream => {
-                let (scanner, reader) = (&mut self.scanner, &mut self.reader);
-                self.sse.feed(piece, |event| reader.event(event, scanner));
-            }
+            Form::Stream => self.feed_stream(piece),
+        }
+    }
+
+    fn feed_stream(&mut self, piece: &[u8]) {
+        let (scanner, reader) = (&mut self.scanner, &mut self.reader);
+        self.sse.feed(piece, |event| reader.event(event, scanner));
+    }
+
+    /// What follows a body that is whole is nothing, or the stream that was announced.
+    fn behind_body(&mut self, rest: &[u8]) {
+        let line = rest.iter().position(|byte| !byte.is_ascii_whitespace()).filter(|_| self.is_streamed);
+        if let Some(line) = line.and_then(|at| rest.get(at..)) {
+            self.form = Form::Stream;
+            self.feed_stream(line);
         }
     }
 

@@ -9,7 +9,7 @@ use tollgate_pricing::Usage;
 use super::report::{Iteration, RawUsage, cache_writes};
 use super::request::tier_name;
 use crate::RequestFacts;
-use crate::count::Count;
+use crate::count::LatestCount;
 use crate::facts::CacheTtls;
 use crate::last_word::LastWord;
 use crate::meter::{ModelUsage, Report, Seen};
@@ -116,18 +116,19 @@ impl Reader {
 #[derive(Debug, Default)]
 struct UsageFields {
     is_nonsense: bool,
-    has_unread_count: bool,
-    input: Count,
-    cache_read: Count,
-    cache_creation: Count,
-    split_5m: Count,
-    split_1h: Count,
+    /// A report was no object with counts.
+    is_unread: bool,
+    input: LatestCount,
+    cache_read: LatestCount,
+    cache_creation: LatestCount,
+    split_5m: LatestCount,
+    split_1h: LatestCount,
     /// The total came without a split after one that had it: the two need not agree.
     split_is_older: bool,
-    output: Count,
-    thinking: Count,
-    web_searches: Count,
-    web_fetches: Count,
+    output: LatestCount,
+    thinking: LatestCount,
+    web_searches: LatestCount,
+    web_fetches: LatestCount,
     iterations: Vec<Iteration>,
     tier: Option<String>,
     geo: Option<String>,
@@ -143,7 +144,7 @@ impl UsageFields {
             Ok(None) => return false,
             Err(_) => {
                 self.is_nonsense = true;
-                self.has_unread_count = true;
+                self.is_unread = true;
                 return false;
             }
         };
@@ -167,7 +168,7 @@ impl UsageFields {
             (&mut self.web_fetches, server_tools.web_fetch_requests),
         ];
         for (field, later) in fields {
-            self.has_unread_count |= field.replace(later);
+            self.is_nonsense |= field.replace(later);
         }
         if let Some(iterations) = raw.iterations.filter(|list| !list.is_empty()) {
             is_report = true;
@@ -184,6 +185,20 @@ impl UsageFields {
         is_report
     }
 
+    fn counts(&self) -> [LatestCount; 9] {
+        [
+            self.input,
+            self.cache_read,
+            self.cache_creation,
+            self.split_5m,
+            self.split_1h,
+            self.output,
+            self.thinking,
+            self.web_searches,
+            self.web_fetches,
+        ]
+    }
+
     /// An object that has none of the counts is no report: not zero, but missing.
     fn is_present(&self) -> bool {
         let counts =
@@ -195,12 +210,13 @@ impl UsageFields {
     fn report(&self, ttls: CacheTtls, model: Option<&str>) -> Report {
         let mut report = Report {
             is_present: self.is_present(),
-            is_contradictory: self.is_nonsense || self.has_unread_count,
-            has_unread_count: self.has_unread_count,
+            is_contradictory: self.is_nonsense,
+            has_unread_count: self.is_unread || self.counts().into_iter().any(LatestCount::is_unread),
             ..Report::default()
         };
         if self.iterations.is_empty() {
-            let writes = cache_writes(self.cache_creation, self.split_5m, self.split_1h, ttls);
+            let writes =
+                cache_writes(self.cache_creation.count(), self.split_5m.count(), self.split_1h.count(), ttls);
             report.is_contradictory |= writes.is_contradictory && !self.split_is_older;
             report.usage = Usage {
                 input: self.input.or_zero(),

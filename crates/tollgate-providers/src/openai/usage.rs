@@ -7,7 +7,7 @@ use serde::Deserialize;
 use tollgate_pricing::Usage;
 
 use crate::RequestFacts;
-use crate::count::Count;
+use crate::count::{Count, LatestCount};
 use crate::last_word::LastWord;
 use crate::meter::{Report, Seen};
 use crate::name::{self, MAX_TIER_BYTES};
@@ -120,16 +120,18 @@ impl Reader {
 /// A usage, field by field as the reports replace one another.
 #[derive(Debug, Default)]
 pub(crate) struct UsageFields {
-    has_unread_count: bool,
-    prompt: Count,
-    cached: Count,
-    cache_write: Count,
-    audio_input: Count,
-    image_input: Count,
-    completion: Count,
-    reasoning: Count,
-    audio_output: Count,
-    image_output: Count,
+    is_nonsense: bool,
+    /// A report was no object with counts.
+    is_unread: bool,
+    prompt: LatestCount,
+    cached: LatestCount,
+    cache_write: LatestCount,
+    audio_input: LatestCount,
+    image_input: LatestCount,
+    completion: LatestCount,
+    reasoning: LatestCount,
+    audio_output: LatestCount,
+    image_output: LatestCount,
 }
 
 /// `usage`, as in `openai-python`'s `CompletionUsage`.
@@ -166,7 +168,8 @@ impl UsageFields {
             Ok(Some(raw)) => raw,
             Ok(None) => return false,
             Err(_) => {
-                self.has_unread_count = true;
+                self.is_nonsense = true;
+                self.is_unread = true;
                 return false;
             }
         };
@@ -184,9 +187,23 @@ impl UsageFields {
             (&mut self.audio_output, completion.audio_tokens),
             (&mut self.image_output, completion.image_tokens),
         ] {
-            self.has_unread_count |= field.replace(later);
+            self.is_nonsense |= field.replace(later);
         }
         is_report
+    }
+
+    const fn counts(&self) -> [LatestCount; 9] {
+        [
+            self.prompt,
+            self.cached,
+            self.cache_write,
+            self.audio_input,
+            self.image_input,
+            self.completion,
+            self.reasoning,
+            self.audio_output,
+            self.image_output,
+        ]
     }
 
     /// An object that says neither what went in nor what came out is no report: not zero, but missing.
@@ -197,8 +214,8 @@ impl UsageFields {
     /// The normalised report: the prompt's count includes what was cached and written, the
     /// completion's includes reasoning. A part larger than its whole is cut down to it.
     fn report(&self) -> Report {
-        let mut is_contradictory = self.has_unread_count;
-        let mut part = |part: Count, whole: u64| {
+        let mut is_contradictory = self.is_nonsense;
+        let mut part = |part: LatestCount, whole: u64| {
             is_contradictory |= part.or_zero() > whole;
             part.or_zero().min(whole)
         };
@@ -224,7 +241,7 @@ impl UsageFields {
             others: Vec::new(),
             is_present: self.is_present(),
             is_contradictory,
-            has_unread_count: self.has_unread_count,
+            has_unread_count: self.is_unread || self.counts().into_iter().any(LatestCount::is_unread),
         }
     }
 }

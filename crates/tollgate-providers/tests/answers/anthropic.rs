@@ -197,7 +197,7 @@ fn nonsense_in_a_report_is_left_out_and_said() {
     let metered = meter(MESSAGES, &RequestFacts::default(), false, &body(usage));
     assert!(metered.is_contradictory);
     assert_eq!(metered.usage, Reported::Missing);
-    for count in ["1e5", "-1", "\"7\"", "1000000000001", "18446744073709551616"] {
+    for count in ["1.5e0", "1e13", "-1", "\"7\"", "1000000000001", "18446744073709551616"] {
         let usage = format!(r#"{{"input_tokens":{count},"output_tokens":5}}"#);
         let metered = meter(MESSAGES, &RequestFacts::default(), false, &body(&usage));
         assert!(
@@ -330,4 +330,20 @@ fn a_tool_s_input_counts_whatever_its_names_are() {
         assert_eq!(seen(key), seen("path"), "{key}");
     }
     assert!(seen("path") > 2_000);
+}
+
+#[test]
+fn a_count_that_comes_again_stands_whatever_came_before_it() {
+    let whole = last(r#"{"input_tokens":27,"output_tokens":9}"#);
+    let metered = metered(&[&start(r#"{"input_tokens":-1,"output_tokens":"many"}"#), DELTA, &whole, STOP]);
+    assert!(metered.is_final && metered.is_contradictory, "{metered:?}");
+    assert_eq!((reported(&metered).input, reported(&metered).output), (27, 9));
+}
+
+#[test]
+fn a_whole_number_counts_however_it_is_written() {
+    let usage = last(r#"{"input_tokens":27.0,"output_tokens":1.2e1}"#);
+    let metered = metered(&[&start(r#"{"input_tokens":1}"#), DELTA, &usage, STOP]);
+    assert!(metered.is_final && !metered.is_contradictory, "{metered:?}");
+    assert_eq!((reported(&metered).input, reported(&metered).output), (27, 12));
 }

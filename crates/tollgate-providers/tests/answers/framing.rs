@@ -104,6 +104,18 @@ fn an_event_too_large_to_hold_is_read_as_it_comes() {
 }
 
 #[test]
+fn a_stream_behind_an_object_is_a_stream() {
+    for (endpoint, stream) in &streams() {
+        let whole = of_pieces(*endpoint, [stream.as_bytes()]);
+        for object in ["{}\n\n", "{}", " {\"a\":[{}]}\r\n"] {
+            let framed = format!("{object}{stream}");
+            assert_eq!(of_pieces(*endpoint, [framed.as_bytes()]), whole, "{framed}");
+            assert_eq!(of_pieces(*endpoint, framed.as_bytes().chunks(1)), whole, "{framed}");
+        }
+    }
+}
+
+#[test]
 fn what_came_of_a_large_event_without_its_end_counts() {
     let stream = openai_stream(&[&large_event(1 << 20)]);
     let torn = &stream[..500_000];

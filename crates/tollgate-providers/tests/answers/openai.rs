@@ -304,3 +304,12 @@ fn searches_that_an_answer_does_not_count_are_taken_as_made() {
     assert_eq!(searches(r#"{"prompt_tokens":0,"completion_tokens":0}"#), None, "zero stays missing");
     assert_eq!(complete(CHAT, false, &body(r#"{"prompt_tokens":5,"completion_tokens":7}"#)).web_searches, 0);
 }
+
+#[test]
+fn a_count_that_comes_again_stands_whatever_came_before_it() {
+    let nonsense = FINISH.replace("null", r#"{"prompt_tokens":-5,"completion_tokens":1.5}"#);
+    let usage = r#"{"choices":[],"usage":{"prompt_tokens":5e0,"completion_tokens":7}}"#;
+    let metered = metered(&[&text("x"), &nonsense, usage, "[DONE]"]);
+    assert!(metered.is_final && metered.is_contradictory, "{metered:?}");
+    assert_eq!((reported(&metered).input, reported(&metered).output), (5, 7));
+}
