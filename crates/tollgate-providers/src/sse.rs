@@ -86,19 +86,31 @@ impl Parser {
             Some(LongLine::Other) => {}
             None => {
                 self.line.extend_from_slice(part);
-                if self.line.len() > HELD_BYTES_MAX {
-                    let line = std::mem::take(&mut self.line);
-                    self.long_line = Some(match data_value(self.without_mark(&line)) {
-                        Some(value) => {
-                            self.begin_part(on_event);
-                            on_event(Event::Part(value));
-                            LongLine::Data
-                        }
-                        None => LongLine::Other,
-                    });
+                if self.data.len().saturating_add(self.line.len()) >= HELD_BYTES_MAX {
+                    self.let_go(on_event);
                 }
             }
         }
+    }
+
+    /// Keeps no more of a line than the event may have: by its value, as of a line that came whole.
+    fn let_go(&mut self, on_event: &mut impl FnMut(Event<'_>)) {
+        let line = std::mem::take(&mut self.line);
+        match data_value(self.without_mark(&line)) {
+            Some(value) if self.fits(value) => self.line = line,
+            Some(value) => {
+                self.begin_part(on_event);
+                on_event(Event::Part(value));
+                self.long_line = Some(LongLine::Data);
+            }
+            None if line.len() < HELD_BYTES_MAX => self.line = line,
+            None => self.long_line = Some(LongLine::Other),
+        }
+    }
+
+    /// Whether the event is held with this value.
+    fn fits(&self, value: &[u8]) -> bool {
+        !self.is_in_parts && self.data.len().saturating_add(value.len()) < HELD_BYTES_MAX
     }
 
     fn end_line(&mut self, line: &[u8], on_event: &mut impl FnMut(Event<'_>)) {
@@ -134,7 +146,7 @@ impl Parser {
     }
 
     fn take_data(&mut self, value: &[u8], on_event: &mut impl FnMut(Event<'_>)) {
-        if self.is_in_parts || self.data.len().saturating_add(value.len()) >= HELD_BYTES_MAX {
+        if !self.fits(value) {
             self.begin_part(on_event);
             on_event(Event::Part(value));
         } else {

@@ -6,12 +6,14 @@
 //! this but some bytes. Each record gives its places back once, and what it was charged otherwise stays charged.
 //!
 //! A copy that was only cut off, and finds itself taken for dead, begins a new life: what it does from then on is not
-//! mistaken for what it did before.
+//! mistaken for what it did before. Of lives that nobody has told of, or that had ended before, what is older than
+//! [`SILENT_MAX`] is given back whenever somebody looks; so does each copy some time after its start, and after Redis
+//! had forgotten it.
 
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -25,8 +27,18 @@ use crate::{RedisStore, reply};
 /// How often a copy says that it lives.
 pub(crate) const EVERY: Duration = Duration::from_secs(5);
 
+/// How soon it is tried again where that failed.
+pub(crate) const AGAIN: Duration = Duration::from_secs(1);
+
 /// A copy that was not heard of for so long is dead.
 const SILENT_MAX: Duration = Duration::from_secs(30);
+
+/// How often a copy says that it lives before it looks for what is left of lives that nobody knows: longer than
+/// [`SILENT_MAX`].
+const BEATS_TO_A_LOOK: u32 = 8;
+
+/// Between two looks at who lives, so many pages of records are looked through.
+const PAGES_AT_ONCE: u32 = 64;
 
 /// The life of a copy: from a start to its end, or until it is taken for dead.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -35,8 +47,11 @@ pub(crate) struct Life(u64);
 impl Life {
     const BYTES: usize = 8;
 
+    /// Of a store that says nothing of its life: nobody takes it for dead.
+    const NONE: Self = Self(0);
+
     fn begin() -> Self {
-        Self(rand::random())
+        Self(rand::random_range(1..=u64::MAX))
     }
 
     pub(crate) const fn bytes(self) -> [u8; Self::BYTES] {
@@ -48,7 +63,14 @@ impl Life {
 #[derive(Debug)]
 pub(crate) struct Lives {
     now: AtomicU64,
-    told: Mutex<Told>,
+    state: Mutex<State>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct State {
+    told: Told,
+    /// So many times it says that it lives until it looks for what is left of others; `None`: that is not due.
+    look_in: Option<u32>,
 }
 
 /// What is told next of the one that goes on.
@@ -77,7 +99,8 @@ impl Told {
 
 impl Default for Lives {
     fn default() -> Self {
-        Self { now: AtomicU64::new(Life::begin().0), told: Mutex::new(Told::Start) }
+        let state = State { told: Told::Start, look_in: Some(BEATS_TO_A_LOOK) };
+        Self { now: AtomicU64::new(Life::NONE.0), state: Mutex::new(state) }
     }
 }
 
@@ -86,18 +109,37 @@ impl Lives {
         Life(self.now.load(Ordering::Relaxed))
     }
 
-    fn told(&self) -> Told {
-        *self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, told: Told) {
-        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = told;
+    /// From here on Redis is told of it.
+    pub(crate) fn begin(&self) {
+        let _ =
+            self.now.compare_exchange(Life::NONE.0, Life::begin().0, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     fn begin_anew(&self) {
         self.now.store(Life::begin().0, Ordering::Relaxed);
-        self.tell(Told::New);
+        *self.state() = State { told: Told::New, look_in: Some(BEATS_TO_A_LOOK) };
     }
+
+    /// The life goes on; whether it is time to look for what is left of others.
+    fn goes_on(&self, is_new_to_redis: bool) -> bool {
+        let mut state = self.state();
+        let look_in = if is_new_to_redis { Some(BEATS_TO_A_LOOK) } else { state.look_in };
+        let is_due = look_in == Some(0);
+        *state = State { told: Told::On, look_in: look_in.and_then(|beats| beats.checked_sub(1)) };
+        is_due
+    }
+}
+
+/// Who lives, and who does not any more.
+#[derive(Debug, Default)]
+struct Census {
+    /// What they held is given back by who asks.
+    dead: Vec<Life>,
+    living: Vec<Life>,
 }
 
 impl RedisStore {
@@ -109,31 +151,24 @@ impl RedisStore {
     /// Redis did not answer. What is left is done a minute later, by whoever asks then.
     pub(crate) async fn look_after_places(&self, copy: &Arc<str>) -> Result<(), StoreError> {
         let lives = &self.0.lives;
-        let answer = self.tell(lives.now(), copy, lives.told()).await?;
-        let Some(dead) = answer.strip_prefix(b"A") else {
-            tracing::warn!(
-                "Redis had not heard of this copy for too long: calls that are open hold no places"
-            );
-            lives.begin_anew();
-            return Ok(());
+        lives.begin();
+        let told = lives.state().told;
+        let answer = match self.tell(lives.now(), copy, told).await? {
+            answer if answer.starts_with(b"N") => {
+                tracing::warn!(
+                    "Redis had not heard of this copy for too long: what is open from before may hold no places"
+                );
+                lives.begin_anew();
+                self.tell(lives.now(), copy, Told::New).await?
+            }
+            answer => answer,
         };
-        lives.tell(Told::On);
-        let dead: Vec<_> = dead.as_chunks().0.iter().map(|life| Life(u64::from_le_bytes(*life))).collect();
-        if dead.is_empty() {
+        let census = census(&answer)?;
+        let is_due = lives.goes_on(answer.starts_with(b"F"));
+        if census.dead.is_empty() && !is_due {
             return Ok(());
         }
-        let places = self.give_back(&dead).await?;
-        for life in &dead {
-            self.tell(*life, copy, Told::Gone).await?;
-        }
-        if places > 0 {
-            tracing::warn!(
-                copies = dead.len(),
-                places,
-                "places for open calls that dead copies held are free"
-            );
-        }
-        Ok(())
+        self.give_back(copy, census).await
     }
 
     async fn tell(&self, life: Life, copy: &Arc<str>, told: Told) -> Result<Bytes, StoreError> {
@@ -146,23 +181,56 @@ impl RedisStore {
         Ok(store.run(&store.who_lives, vec![store.keys.lives()], arguments).await?.0)
     }
 
-    /// Looks through all records for places that `dead` hold. How many are free now.
-    async fn give_back(&self, dead: &[Life]) -> Result<u64, StoreError> {
-        let (store, mut places) = (&self.0, 0);
+    /// Looks through all records for places of those that do not live.
+    async fn give_back(&self, copy: &Arc<str>, mut census: Census) -> Result<(), StoreError> {
+        let (store, mut places, mut pages) = (&self.0, 0, 0_u32);
         let mut scan = store.client().scan(store.keys.all_records());
         while let Some(records) = scan.next().await? {
+            pages += 1;
+            if pages.is_multiple_of(PAGES_AT_ONCE) {
+                let later = self.tell(store.lives.now(), copy, Told::On).await?;
+                let Census { dead, living } = self::census(&later)?;
+                census.dead.extend(dead);
+                census.living = living;
+            }
             for records in self.together(records) {
                 let values = store.client().get_all(&records).await?;
                 for (record, value) in records.into_iter().zip(values) {
-                    if let Some((life, counters)) = value.and_then(held_places)
-                        && dead.contains(&life)
-                    {
-                        places += self.free(life, record, counters).await?;
+                    let Some((life, counters)) = value.and_then(held_places) else { continue };
+                    if life != Life::NONE && !census.living.contains(&life) {
+                        let is_told = census.dead.contains(&life);
+                        places += self.free_or_warn(life, is_told, record, counters).await?;
                     }
                 }
             }
         }
-        Ok(places)
+        for life in &census.dead {
+            self.tell(*life, copy, Told::Gone).await?;
+        }
+        if places > 0 {
+            let copies = census.dead.len();
+            tracing::warn!(copies, places, "places for open calls that dead copies held are free");
+        }
+        Ok(())
+    }
+
+    /// Gives the places of one record back. One that cannot be read does not stand in the way of others.
+    async fn free_or_warn(
+        &self,
+        life: Life,
+        is_told: bool,
+        record: Bytes,
+        counters: Vec<Bytes>,
+    ) -> Result<u64, StoreError> {
+        let name = record.clone();
+        match self.free(life, is_told, record, counters).await {
+            Err(StoreError::Corrupt(error)) => {
+                let record = String::from_utf8_lossy(&name);
+                tracing::warn!(%record, error, "a dead copy's places cannot be given back");
+                Ok(0)
+            }
+            freed => freed,
+        }
     }
 
     /// Keys that one command can read.
@@ -178,14 +246,37 @@ impl RedisStore {
         by_tag.into_values().collect()
     }
 
-    async fn free(&self, life: Life, record: Bytes, counters: Vec<Bytes>) -> Result<u64, StoreError> {
+    /// `is_told`: the life is known to have ended, so that nothing of it goes on.
+    async fn free(
+        &self,
+        life: Life,
+        is_told: bool,
+        record: Bytes,
+        counters: Vec<Bytes>,
+    ) -> Result<u64, StoreError> {
         let store = &self.0;
         let keys = std::iter::once(record).chain(counters).collect();
-        let arguments = |_: Attempt| vec![store.now(), Bytes::copy_from_slice(&life.bytes())];
+        let age_ms = if is_told { 0 } else { SILENT_MAX.as_millis() };
+        let arguments =
+            |_: Attempt| vec![store.now(), Bytes::copy_from_slice(&life.bytes()), age_ms.to_string().into()];
         let (freed, _) = store.run(&store.free, keys, arguments).await?;
         let freed = reply::text(&freed)?;
         freed.parse().map_err(|_| StoreError::Corrupt(freed.to_owned()))
     }
+}
+
+/// What `lua/lives.lua` answers of others.
+fn census(answer: &[u8]) -> Result<Census, StoreError> {
+    const HEAD_BYTES: usize = 1 + 4;
+    let read = || {
+        let (head, lives) = answer.split_at_checked(HEAD_BYTES)?;
+        let count = u32::from_le_bytes(head.get(1..)?.try_into().ok()?);
+        let lives = lives.as_chunks().0.iter().map(|life| Life(u64::from_le_bytes(*life)));
+        let mut dead: Vec<_> = lives.collect();
+        let living = dead.split_off(usize::try_from(count).ok()?.min(dead.len()));
+        Some(Census { dead, living })
+    };
+    read().ok_or_else(|| StoreError::Corrupt(String::from_utf8_lossy(answer).into_owned()))
 }
 
 /// Of a record as scripts write it (`lua/record.lua`): whose places it holds, and of which counters. `None`: of none.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use tokio::{runtime::Builder, sync::oneshot};
-use tollgate_store::{Clock, FailurePolicy, FallbackStore};
+use tollgate_store::{Clock, FailurePolicy, FallbackStore, StoreError};
 
 use crate::{ConnectError, Guard, RedisStore, Settings, lives};
 
@@ -85,6 +85,7 @@ impl SharedStore {
                 Err(error) => return drop(started.send(Err(error))),
             };
             redis.guard(guard.is_some());
+            redis.0.lives.begin();
             first_connection(&redis).await;
             let store = FallbackStore::new(Arc::new(redis.clone()), Arc::clone(&clock), policy);
             // Whoever starts it waits for this.
@@ -179,11 +180,19 @@ async fn look_after_lines(redis: &RedisStore) {
 
 /// Says again and again that this copy lives, and gives back what dead ones held.
 async fn look_after_places(redis: &RedisStore, copy: &Arc<str>) {
+    let mut was_well = true;
     loop {
-        if let Err(error) = redis.look_after_places(copy).await {
-            tracing::debug!(%error, "places of dead copies are not looked for");
+        let looked = redis.look_after_places(copy).await;
+        match &looked {
+            // An outage has its own lines.
+            Err(error) if error.is_transient() || !was_well => {
+                tracing::debug!(%error, "places of dead copies are not looked for");
+            }
+            Err(error) => tracing::warn!(%error, "places of dead copies cannot be given back"),
+            Ok(()) => {}
         }
-        tokio::time::sleep(lives::EVERY).await;
+        was_well = looked.as_ref().map_or_else(StoreError::is_transient, |()| true);
+        tokio::time::sleep(if looked.is_ok() { lives::EVERY } else { lives::AGAIN }).await;
     }
 }
 

@@ -5,7 +5,9 @@
     reason = "a test may fail; helpers beside test functions are no tests to clippy"
 )]
 
-use std::sync::Arc;
+use std::{pin::Pin, sync::Arc, time::Duration};
+
+use tokio::runtime::Builder;
 
 use tollgate_limiter::{
     Amount, CounterKey, DurationMs, Enforcement, Entry, ExactAmount, Limit, Period, Plan, ReservationId,
@@ -13,7 +15,7 @@ use tollgate_limiter::{
 };
 use tollgate_store::{Attempt, Clock, Held, ManualClock, Store};
 use tollgate_store_redis::{
-    RedisStore,
+    RedisStore, Settings,
     testing::{RedisCluster, RedisServer},
 };
 
@@ -242,6 +244,70 @@ async fn a_copy_that_redis_has_forgotten_keeps_its_places() {
 }
 
 #[tokio::test]
+async fn places_of_a_copy_that_died_before_redis_knew_it_are_found_later() {
+    let (server, clock, plan) = (RedisServer::start().unwrap(), clock(), plan());
+    let dead = Copy::start(&server, &clock, "dead").await;
+    let other = Copy::start(&server, &clock, "other").await;
+    pass(&clock, DurationMs::new(60_000), &[&dead, &other]).await;
+    server.command(&["FLUSHALL"]).unwrap();
+    dead.reserve_all(1, &plan).await;
+    // It dies without a word.
+    pass(&clock, SILENT, &[&other]).await;
+    assert_eq!(other.stand(&plan).await[0], (3, 0), "not yet looked for");
+    pass(&clock, SILENT, &[&other]).await;
+    assert_eq!(other.stand(&plan).await, [(0, 0), (30, 0), (0, 0)]);
+}
+
+#[tokio::test]
+async fn places_that_a_copy_took_before_it_knew_that_it_was_dead_are_found_later() {
+    let (server, clock, plan) = (RedisServer::start().unwrap(), clock(), plan());
+    let cut_off = Copy::start(&server, &clock, "cut off").await;
+    let other = Copy::start(&server, &clock, "other").await;
+    pass(&clock, DurationMs::new(60_000), &[&cut_off, &other]).await;
+    cut_off.reserve(1, &plan).await.unwrap();
+    pass(&clock, SILENT, &[&other]).await;
+    assert_eq!(other.stand(&plan).await[0], (0, 0));
+    cut_off.reserve_all(2, &plan).await;
+    drop(cut_off);
+    let again = Copy::start(&server, &clock, "cut off").await;
+    let held = other.reserve(10, &plan).await;
+    assert!(held.is_none());
+    pass(&clock, DurationMs::new(50_000), &[&again, &other]).await;
+    assert_eq!(other.stand(&plan).await[0], (0, 0));
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_stands_in_nobodys_way() {
+    let (server, clock, plan) = (RedisServer::start().unwrap(), clock(), plan());
+    let dead = Copy::start(&server, &clock, "dead").await;
+    let other = Copy::start(&server, &clock, "other").await;
+    dead.reserve_all(1, &plan).await;
+    let broken = Arc::new(Plan::new(vec![entry("acme", "broken", Rule::Concurrent, 9, 1)]).unwrap());
+    for id in 10..40 {
+        let _ = dead.reserve(id, &broken).await;
+    }
+    server.command(&["DEL", "toll*gate:{acme}:c:broken"]).unwrap();
+    server.command(&["HSET", "toll*gate:{acme}:c:broken", "not", "a counter"]).unwrap();
+    server.command(&["HSET", "toll*gate:lives", "oops", "garbage"]).unwrap();
+    server.command(&["SET", "toll*gate:{acme}:r:short", "H"]).unwrap();
+    pass(&clock, SILENT, &[&other]).await;
+    assert_eq!(other.stand(&plan).await[0], (0, 0));
+}
+
+#[tokio::test]
+async fn a_store_that_says_nothing_of_its_life_keeps_its_places() {
+    let (server, clock, plan) = (RedisServer::start().unwrap(), clock(), plan());
+    let time = Arc::clone(&clock) as Arc<dyn Clock>;
+    let store = RedisStore::connect_with_clock(&server.settings("toll*gate"), time).unwrap();
+    store.connected().await.unwrap();
+    let silent = Copy { store, name: "nobody".into() };
+    silent.reserve_all(1, &plan).await;
+    let other = Copy::start(&server, &clock, "other").await;
+    pass(&clock, DurationMs::new(3 * SILENT.get()), &[&other]).await;
+    assert_eq!(other.stand(&plan).await[0], (3, 0));
+}
+
+#[tokio::test]
 async fn who_dies_while_it_gives_places_back_is_followed_by_another() {
     let (server, clock, plan) = (RedisServer::start().unwrap(), clock(), plan());
     let dead = Copy::start(&server, &clock, "dead").await;
@@ -256,9 +322,9 @@ async fn who_dies_while_it_gives_places_back_is_followed_by_another() {
     let now = clock.now().get().to_string();
     server.command(&["EVAL", claim, "1", "toll*gate:lives", &now]).unwrap();
     drop(one);
-    pass(&clock, DurationMs::new(50_000), &[&other]).await;
+    pass(&clock, DurationMs::new(15_000), &[&other]).await;
     assert_eq!(other.stand(&plan).await[0], (3, 0), "that is not known yet");
-    pass(&clock, EVERY, &[&other]).await;
+    pass(&clock, DurationMs::new(60_000), &[&other]).await;
     assert_eq!(other.stand(&plan).await[0], (0, 0));
 }
 
@@ -287,4 +353,52 @@ async fn in_a_cluster_places_in_all_slots_come_back() {
     }
     assert_eq!(living.settle(&own).await, Settled::Applied);
     assert_eq!(living.stand(&plans[0]).await, [(0, 0), (0, 0)]);
+}
+
+/// A call is refused by a second slot after its copy was taken for dead: what was given back does not go back again.
+#[test]
+fn in_a_cluster_what_was_given_back_is_not_taken_back_from_another() {
+    let (cluster, clock) = (RedisCluster::start(3).unwrap(), clock());
+    let new = || Builder::new_current_thread().enable_all().build().unwrap();
+    let (slow, usual) = (new(), new());
+    let connect = |name: &'static str| {
+        let clock = Arc::clone(&clock) as Arc<dyn Clock>;
+        let settings = Settings { timeout: Duration::from_secs(60), ..cluster.settings("tollgate") };
+        async move { Copy::with(RedisStore::connect_with_clock(&settings, clock).unwrap(), name).await }
+    };
+    let (stopped, living) = (slow.block_on(connect("stopped")), usual.block_on(connect("living")));
+    // A node for the lives, or any but the second step's; another one for that.
+    let of_lives = cluster.primary_of("tollgate:{0}:lives").unwrap();
+    let open = |partition: &str| entry(partition, "open", Rule::Concurrent, PLACES, 1);
+    let node_of = |partition: &str| {
+        usual.block_on(living.reserve(
+            u128::MAX,
+            &Arc::new(Plan::new(vec![entry(partition, "probe", Rule::Concurrent, 1, 1)]).unwrap()),
+        ));
+        let keys = cluster.keys().unwrap();
+        let key = format!(":c:{}:{partition}:probe", partition.len());
+        keys.iter().find(|(_, name)| name.ends_with(&key)).unwrap().0
+    };
+    let partitions: Vec<String> = (0..40).map(|number| format!("tenant {number}")).collect();
+    let second = partitions.iter().find(|name| node_of(name) != of_lives).unwrap();
+    let node = node_of(second);
+    let first = partitions.iter().find(|name| node_of(name) != node).unwrap();
+    let full = entry(second, "full", Rule::Concurrent, 0, 1);
+    let both = Arc::new(Plan::new(vec![open(first), full]).unwrap());
+    let alone = Arc::new(Plan::new(vec![open(first)]).unwrap());
+    usual.block_on(living.reserve(1, &alone)).unwrap();
+
+    let held = || usual.block_on(living.stand(&alone))[0].0;
+    cluster.nodes()[node].freeze().unwrap();
+    let mut call = Box::pin(stopped.reserve(2, &both));
+    let step =
+        async |call: &mut Pin<Box<_>>| tokio::time::timeout(Duration::from_millis(20), call).await.is_ok();
+    while held() < 2 {
+        assert!(!slow.block_on(step(&mut call)), "the second step has no answer");
+    }
+    cluster.nodes()[node].thaw().unwrap();
+    usual.block_on(pass(&clock, SILENT, &[&living]));
+    assert_eq!(held(), 1, "the place of the one that is dead");
+    assert!(slow.block_on(call).is_none(), "the second slot refuses");
+    assert_eq!(held(), 1, "that of the one that lives");
 }

@@ -104,6 +104,21 @@ fn an_event_too_large_to_hold_is_read_as_it_comes() {
 }
 
 #[test]
+fn whether_an_event_is_held_does_not_depend_on_where_it_is_cut() {
+    let start = r#"data: {"choices":[{"delta":{"content":""#;
+    for length in (65_520..65_560).chain([131_070]) {
+        let torn = format!("{start}{}", "word ".repeat(30_000).split_at(length - start.len() + 6).0);
+        for ended in [torn.clone(), format!("{torn}\n"), format!("{torn}\n\n")] {
+            let whole = of_pieces(CHAT, [ended.as_bytes()]);
+            for cut in [30, torn.len() - 1, torn.len(), ended.len()] {
+                let (one, other) = ended.as_bytes().split_at(cut);
+                assert_eq!(of_pieces(CHAT, [one, other]), whole, "{length} bytes cut at {cut}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_stream_behind_an_object_is_a_stream() {
     for (endpoint, stream) in &streams() {
         let whole = of_pieces(*endpoint, [stream.as_bytes()]);

@@ -2,7 +2,7 @@
 -- otherwise stays charged.
 --
 -- KEYS: the record, then the counters of its places. ARGV: time or nothing, the life that has
--- ended.
+-- ended, how many ms old the reservation has to be.
 
 local life = ARGV[2]
 local value = redis.call('GET', KEYS[1])
@@ -10,8 +10,13 @@ local record = value and read_record(value)
 if not record or record.state ~= 'H' or string.sub(record.places, 1, #life) ~= life then
   return '0'
 end
-
 local now, from, entries = now_ms(ARGV[1]), #life + 1, {}
+-- The answer begins with the moment of the admission.
+local admitted_at = tonumber(string.match(record.answer, '^A (%d+)'))
+if not admitted_at or now - admitted_at < tonumber(ARGV[3]) then
+  return '0'
+end
+
 while from <= #record.places do
   local charge, key
   charge, key, from = parse('<lI4c0', record.places, from)

@@ -6,8 +6,8 @@
 -- silent, and what is told of it: "start" for the first of a process, which ends all others of its copy; "new" for a
 -- later one; "on" for one that goes on; "gone" where its places are given back.
 --
--- "N" where the life has ended, otherwise "A" and the lives whose places are to be given back now, by who asks. All
--- lives are 8 bytes.
+-- "N" where the life has ended, otherwise "A", or "F" where one that goes on was not known, how many lives there are whose places are to be given back now, by who
+-- asks, and those, then all that have not ended. A number has 4 bytes, a life 8.
 
 local CLAIM_MS, KEPT_MS = 60000, 90000000
 
@@ -24,12 +24,15 @@ for place = 1, #all, 2 do
   else
     local at, claimed, of = string.match(value, '^(%d+) (%d+) (.*)$')
     local seen = { name = name, at = tonumber(at), claimed = tonumber(claimed), copy = of }
-    newest = max(newest, seen.at)
-    if name == life then
+    if not at or #name ~= #life then
+      -- Nobody of us has written it.
+      redis.call('HDEL', KEYS[1], name)
+    elseif name == life then
       own = seen
     else
       others[#others + 1] = seen
     end
+    newest = max(newest, seen.at or 0)
   end
 end
 
@@ -50,7 +53,7 @@ end
 put(life, now, 0, copy)
 redis.call('PEXPIRE', KEYS[1], text(KEPT_MS))
 
-local answer = 'A'
+local count, dead, living = 0, '', life
 for _, other in ipairs(others) do
   local is_replaced = told == 'start' and other.copy == copy
   local is_silent = now - since >= silent_ms and now - other.at > silent_ms
@@ -59,7 +62,9 @@ for _, other in ipairs(others) do
     redis.call('HDEL', KEYS[1], other.name)
   elseif (is_replaced or is_silent or other.claimed > 0) and now - other.claimed > CLAIM_MS then
     put(other.name, other.at, now, other.copy)
-    answer = answer .. other.name
+    count, dead = count + 1, dead .. other.name
+  elseif other.claimed == 0 then
+    living = living .. other.name
   end
 end
-return answer
+return pack('<c1I4', told == 'on' and not own and 'F' or 'A', count) .. dead .. living

@@ -34,7 +34,9 @@ end
 local restored, charged = {}, holding.charged
 for place, entry in ipairs(entries) do
   local charge = made and charges[place] or entry.charge
-  if slots[place] >= 0 then
+  -- A place that was given back is not given back twice.
+  local is_given_back = not made and entry.code == 'o' and record.places == GIVEN_BACK
+  if slots[place] >= 0 and not is_given_back then
     if became[place] and became[place] == (values[place + 1] or '') then
       restored[#restored + 1] = place
     else
