@@ -150,6 +150,12 @@ impl Lines {
         Some(line)
     }
 
+    /// How many connections there are beside the main one.
+    #[cfg(feature = "testing")]
+    pub(crate) fn count_of_others(&self) -> usize {
+        self.others().len()
+    }
+
     /// Looks at each connection but the main one whether it answers, and whose server it is.
     pub(crate) async fn look_after<S: PartialEq>(&self, servers: impl AsyncFn(&Client) -> Option<S>) {
         self.is_watched.store(true, Ordering::SeqCst);

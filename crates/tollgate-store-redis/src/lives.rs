@@ -22,7 +22,7 @@ use std::{
 use bytes::{Buf as _, Bytes};
 use tollgate_store::{Attempt, StoreError};
 
-use crate::{RedisStore, reply};
+use crate::{RedisStore, reply, request::FINGERPRINT_BYTES};
 
 /// How often a copy says that it lives.
 pub(crate) const EVERY: Duration = Duration::from_secs(5);
@@ -148,7 +148,7 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// Redis did not answer. What is left is done a minute later, by whoever asks then.
+    /// Redis did not answer. What is left is done by whoever asks next.
     pub(crate) async fn look_after_places(&self, copy: &Arc<str>) -> Result<(), StoreError> {
         let lives = &self.0.lives;
         lives.begin();
@@ -168,7 +168,11 @@ impl RedisStore {
         if census.dead.is_empty() && !is_due {
             return Ok(());
         }
-        self.give_back(copy, census).await
+        let given_back = self.give_back(copy, census).await;
+        if given_back.is_err() {
+            lives.state().look_in = Some(0);
+        }
+        given_back
     }
 
     async fn tell(&self, life: Life, copy: &Arc<str>, told: Told) -> Result<Bytes, StoreError> {
@@ -196,10 +200,10 @@ impl RedisStore {
             for records in self.together(records) {
                 let values = store.client().get_all(&records).await?;
                 for (record, value) in records.into_iter().zip(values) {
-                    let Some((life, counters)) = value.and_then(held_places) else { continue };
-                    if life != Life::NONE && !census.living.contains(&life) {
-                        let is_told = census.dead.contains(&life);
-                        places += self.free_or_warn(life, is_told, record, counters).await?;
+                    let Some(held) = value.and_then(|value| Places::held(record, value)) else { continue };
+                    if held.life != Life::NONE && !census.living.contains(&held.life) {
+                        let is_told = census.dead.contains(&held.life);
+                        places += self.free(&held, is_told).await?;
                     }
                 }
             }
@@ -212,25 +216,6 @@ impl RedisStore {
             tracing::warn!(copies, places, "places for open calls that dead copies held are free");
         }
         Ok(())
-    }
-
-    /// Gives the places of one record back. One that cannot be read does not stand in the way of others.
-    async fn free_or_warn(
-        &self,
-        life: Life,
-        is_told: bool,
-        record: Bytes,
-        counters: Vec<Bytes>,
-    ) -> Result<u64, StoreError> {
-        let name = record.clone();
-        match self.free(life, is_told, record, counters).await {
-            Err(StoreError::Corrupt(error)) => {
-                let record = String::from_utf8_lossy(&name);
-                tracing::warn!(%record, error, "a dead copy's places cannot be given back");
-                Ok(0)
-            }
-            freed => freed,
-        }
     }
 
     /// Keys that one command can read.
@@ -246,22 +231,27 @@ impl RedisStore {
         by_tag.into_values().collect()
     }
 
+    /// Gives the places of one record back: how many. One that cannot be read does not stand in the way of others.
     /// `is_told`: the life is known to have ended, so that nothing of it goes on.
-    async fn free(
-        &self,
-        life: Life,
-        is_told: bool,
-        record: Bytes,
-        counters: Vec<Bytes>,
-    ) -> Result<u64, StoreError> {
+    async fn free(&self, held: &Places, is_told: bool) -> Result<u64, StoreError> {
         let store = &self.0;
-        let keys = std::iter::once(record).chain(counters).collect();
+        let keys = std::iter::once(&held.record).chain(&held.counters).cloned().collect();
         let age_ms = if is_told { 0 } else { SILENT_MAX.as_millis() };
-        let arguments =
-            |_: Attempt| vec![store.now(), Bytes::copy_from_slice(&life.bytes()), age_ms.to_string().into()];
-        let (freed, _) = store.run(&store.free, keys, arguments).await?;
-        let freed = reply::text(&freed)?;
-        freed.parse().map_err(|_| StoreError::Corrupt(freed.to_owned()))
+        let arguments = |_: Attempt| {
+            vec![store.now(), Bytes::copy_from_slice(&held.life.bytes()), age_ms.to_string().into()]
+        };
+        match store.run(&store.free, keys, arguments).await {
+            Ok((freed, _)) => {
+                let freed = reply::text(&freed)?;
+                freed.parse().map_err(|_| StoreError::Corrupt(freed.to_owned()))
+            }
+            Err(StoreError::Corrupt(error)) => {
+                let record = String::from_utf8_lossy(&held.record);
+                tracing::warn!(%record, error, "a dead copy's places cannot be given back");
+                Ok(0)
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -279,22 +269,34 @@ fn census(answer: &[u8]) -> Result<Census, StoreError> {
     read().ok_or_else(|| StoreError::Corrupt(String::from_utf8_lossy(answer).into_owned()))
 }
 
-/// Of a record as scripts write it (`lua/record.lua`): whose places it holds, and of which counters. `None`: of none.
-fn held_places(mut record: Bytes) -> Option<(Life, Vec<Bytes>)> {
-    const HEAD_BYTES: usize = 1 + crate::request::FINGERPRINT_BYTES;
-    if record.first() != Some(&b'H') || record.len() < HEAD_BYTES {
-        return None;
+/// The places that a reservation holds.
+struct Places {
+    /// The key of its record.
+    record: Bytes,
+    /// Whose they are.
+    life: Life,
+    /// The keys of their counters.
+    counters: Vec<Bytes>,
+}
+
+impl Places {
+    /// Out of a record as scripts write it (`lua/record.lua`). `None`: it holds none.
+    fn held(record: Bytes, mut value: Bytes) -> Option<Self> {
+        const HEAD_BYTES: usize = 1 + FINGERPRINT_BYTES;
+        if value.first() != Some(&b'H') || value.len() < HEAD_BYTES {
+            return None;
+        }
+        value.advance(HEAD_BYTES);
+        let _answer = text(&mut value)?;
+        let mut places = text(&mut value)?;
+        let life = Life(places.try_get_u64_le().ok()?);
+        let mut counters = Vec::new();
+        while places.has_remaining() {
+            let _charge = places.try_get_u64_le().ok()?;
+            counters.push(text(&mut places)?);
+        }
+        Some(Self { record, life, counters })
     }
-    record.advance(HEAD_BYTES);
-    let _answer = text(&mut record)?;
-    let mut places = text(&mut record)?;
-    let life = Life(places.try_get_u64_le().ok()?);
-    let mut counters = Vec::new();
-    while places.has_remaining() {
-        let _charge = places.try_get_u64_le().ok()?;
-        counters.push(text(&mut places)?);
-    }
-    Some((life, counters))
 }
 
 /// Takes what follows its length.

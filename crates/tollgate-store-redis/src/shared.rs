@@ -128,6 +128,12 @@ impl SharedStore {
     pub fn has_own_connection(&self) -> bool {
         self.redis.0.lines.own().is_some()
     }
+
+    /// How many connections are kept for runtimes that asked.
+    #[cfg(feature = "testing")]
+    pub fn connections_of_runtimes(&self) -> usize {
+        self.redis.0.lines.count_of_others()
+    }
 }
 
 impl Drop for SharedStore {

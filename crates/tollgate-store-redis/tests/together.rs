@@ -230,6 +230,13 @@ fn on_own_runtime(shared: &SharedStore, first_id: u128) {
     });
 }
 
+/// On so many runtimes, one after the other.
+fn on_own_runtimes(shared: &SharedStore, count: u128) {
+    for number in 0..count {
+        thread::scope(|scope| scope.spawn(|| on_own_runtime(shared, 10 * number)).join().unwrap());
+    }
+}
+
 async fn held(shared: &SharedStore) -> u64 {
     shared.store().inspect(&[day("acme", 1_000_000)]).await.unwrap()[0].held.get()
 }
@@ -238,9 +245,7 @@ async fn held(shared: &SharedStore) -> u64 {
 async fn each_runtime_has_a_connection_of_its_own_and_all_share_one_count() {
     let server = RedisServer::start().unwrap();
     let shared = shared(format!("redis://127.0.0.1:{}", server.port()), &server);
-    for round in 0..3 {
-        thread::scope(|scope| scope.spawn(|| on_own_runtime(&shared, 10 * round)).join().unwrap());
-    }
+    on_own_runtimes(&shared, 3);
     assert_eq!(held(&shared).await, 6);
 }
 
@@ -248,9 +253,8 @@ async fn each_runtime_has_a_connection_of_its_own_and_all_share_one_count() {
 async fn runtimes_that_have_ended_leave_no_connections_behind() {
     let server = RedisServer::start().unwrap();
     let shared = shared(format!("redis://127.0.0.1:{}", server.port()), &server);
-    for round in 0..6 {
-        thread::scope(|scope| scope.spawn(|| on_own_runtime(&shared, 10 * round)).join().unwrap());
-    }
+    on_own_runtimes(&shared, 6);
+    assert_eq!(shared.connections_of_runtimes(), 1, "that of the latest, until another one asks");
     // The store's own, that of the runtime that ended last, and the one that asks.
     let are_gone = async {
         while server.command(&["CLIENT", "LIST"]).unwrap().lines().count() > 3 {

@@ -1,8 +1,8 @@
 -- Gives the places of limits on concurrency back that a reservation holds, as its copy has died. What it was charged
 -- otherwise stays charged.
 --
--- KEYS: the record, then the counters of its places. ARGV: time or nothing, the life that has
--- ended, how many ms old the reservation has to be.
+-- KEYS: the record, then the counters of its places. ARGV: time or nothing, the life that has ended, how many ms old
+-- the reservation has to be.
 
 local life = ARGV[2]
 local value = redis.call('GET', KEYS[1])

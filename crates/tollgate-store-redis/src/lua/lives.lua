@@ -2,12 +2,13 @@
 -- start on, and a new one where it was taken for dead.
 --
 -- KEYS: the lives, a hash: of each when it was heard of last, since when somebody gives its places back or 0 for one
--- that has not ended, its copy; and since when it was not all of them that were silent. ARGV: time or nothing, a life, its copy, how long a life may be
--- silent, and what is told of it: "start" for the first of a process, which ends all others of its copy; "new" for a
--- later one; "on" for one that goes on; "gone" where its places are given back.
+-- that has not ended, its copy; and since when it was not all of them that were silent. ARGV: time or nothing, a life,
+-- its copy, how long a life may be silent, and what is told of it: "start" for the first of a process, which ends all
+-- others of its copy; "new" for a later one; "on" for one that goes on; "gone" where its places are given back.
 --
--- "N" where the life has ended, otherwise "A", or "F" where one that goes on was not known, how many lives there are whose places are to be given back now, by who
--- asks, and those, then all that have not ended. A number has 4 bytes, a life 8.
+-- "N" where the life has ended, otherwise "A", or "F" where one that goes on was not known, how many lives there are
+-- whose places are to be given back now, by who asks, and those, then all that have not ended. A number has 4 bytes, a
+-- life 8.
 
 local CLAIM_MS, KEPT_MS = 60000, 90000000
 

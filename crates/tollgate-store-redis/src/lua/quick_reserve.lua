@@ -97,7 +97,8 @@ if #KEYS > 1 and (quick_flags == 0 or quick_flags == 4) then
         a, kept_ms = now, 90060000
       end
       if charge > 0 then
-        places = (places == '' and cut(asked, 17, 24) or places) .. pack('<lI4c0', charge, #keys[place + 1], keys[place + 1])
+        local key = keys[place + 1]
+        places = (places == '' and cut(asked, 17, 24) or places) .. pack('<lI4c0', charge, #key, key)
       end
     elseif code == 'p' then
       left = limit - charge

@@ -116,7 +116,8 @@ do
         call('SETRANGE', keys[number + 2], '17', stored[number])
       end
     end
-    call('SET', keys[1], pack('<c1c16I4c0I4c0', 'E', asked, #answer, answer, 0, cut(asked, 33, plan_from - 1)), 'PX', '600000')
+    local ended = pack('<c1c16I4c0I4c0', 'E', asked, #answer, answer, 0, cut(asked, 33, plan_from - 1))
+    call('SET', keys[1], ended, 'PX', '600000')
     return 'S applied'
   end
 end
