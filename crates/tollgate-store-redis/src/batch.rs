@@ -143,7 +143,8 @@ impl Batch {
         what_is_ready().await;
         let others = lead.end();
         if others.is_empty() {
-            return self.client.run(&self.script, &keys, || arguments.clone()).await;
+            // In a box: otherwise every call would be moved with the room for it, which is twenty times its own.
+            return Box::pin(self.client.run(&self.script, &keys, || arguments.clone())).await;
         }
         let (answer, answered) = oneshot::channel();
         let own = Call { tag, keys, arguments, answer };
