@@ -206,7 +206,8 @@ fn main() {
         let [three, all, all_kept] =
             [THREE_KEYS, ALL_KEYS, ALL_KEYS_KEPT].map(|text| Arc::new(BareScript::new(text)));
         let bench = Bench { store, plan: six_limits(), ids: Arc::default(), three, all, all_kept };
-        measure(&SystemClock::new(), &server, &bench).await;
+        // In a task, as calls of a server are.
+        tokio::spawn(async move { measure(&SystemClock::new(), &server, &bench).await }).await.unwrap();
     });
 }
 
