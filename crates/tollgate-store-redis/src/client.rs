@@ -1,7 +1,7 @@
 //! The one place that names fred: a connection that reconnects by itself, and what its errors mean.
 //!
 //! What fred would do by itself and must not: send a command again whose connection closed
-//! (`max_command_attempts`), wait for an answer without end (`default_command_timeout`; options of a single
+//! (`max_command_attempts`), end for good ([`keep`]), wait for an answer without end (`default_command_timeout`; options of a single
 //! call are ignored for scripts), queue without end (`max_command_buffer_len`), and take a server that says
 //! nothing for one that is there (`unresponsive`: for fred that begins anew with each write, so that a connection that
 //! has died in silence would live on as long as it is used; [`Silence`] ends that).
@@ -28,7 +28,7 @@ use fred::{
         scripts::Script as FredScript,
     },
 };
-use tokio::{runtime::Handle, sync::broadcast};
+use tokio::{runtime::Handle, sync::broadcast, task::JoinHandle};
 use tollgate_store::{Clock as _, StoreError, SystemClock};
 
 use crate::{ConnectError, Settings};
@@ -50,7 +50,7 @@ const CHECK: Duration = Duration::from_millis(100);
 /// A connection to one Redis. It ends with its owner.
 pub(crate) struct Client {
     fred: Fred,
-    connection: ConnectHandle,
+    keeper: JoinHandle<()>,
     is_cluster: bool,
     silence: Silence,
 }
@@ -89,8 +89,8 @@ impl Client {
             connection.unresponsive.interval = CHECK;
         });
         let fred = builder.build().map_err(url)?;
-        let connection = fred.connect();
-        Ok(Self { fred, connection, is_cluster, silence: Silence::new(silence_max(settings)) })
+        let keeper = tokio::spawn(keep(fred.clone(), Running(fred.connect())));
+        Ok(Self { fred, keeper, is_cluster, silence: Silence::new(silence_max(settings)) })
     }
 
     /// Whether keys lie on several servers.
@@ -110,7 +110,7 @@ impl Client {
 
     /// Ends the connection for good. What is on its way has no answer.
     pub(crate) fn end(&self) {
-        self.connection.abort();
+        self.keeper.abort();
     }
 
     /// Waits until there is a connection.
@@ -202,6 +202,26 @@ impl Client {
             return Ok(Vec::new());
         }
         self.heard(self.fred.mget(keys.to_vec()).await)
+    }
+}
+
+/// What reads and writes for a connection. Dropping it ends that.
+struct Running(ConnectHandle);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Begins again where fred ends by itself, as it does when a server answers `ASK`, because the slot is on its way to
+/// another: calls would go on to queue for nobody.
+async fn keep(fred: Fred, mut running: Running) {
+    loop {
+        let ended = (&mut running.0).await;
+        tracing::warn!(?ended, "the connection to Redis has ended, and is begun again");
+        tokio::time::sleep(Duration::from_millis(RECONNECT_MS.0.into())).await;
+        running = Running(fred.connect());
     }
 }
 
@@ -323,7 +343,18 @@ const NOT_RUN: &[&str] = &[
     "WRONGPASS",
     "NOREPLICAS",
     "MISCONF",
+    "ERR The user executing the script can't",
 ];
+
+/// What a command of a script was answered, where Redis 6.2 puts it into words of its own: `ERR Error running script
+/// (call to f_…): @user_script:3: @user_script: 3: -READONLY …`.
+fn cause(details: &str) -> &str {
+    let inner = details.rsplit_once("@user_script: ").and_then(|(_, inner)| inner.split_once(": -"));
+    match inner {
+        Some((line, answer)) if line.bytes().all(|byte| byte.is_ascii_digit()) => answer,
+        _ => details,
+    }
+}
 
 /// Answers of a server on which a script ended with an error, or that are not what was asked for.
 const WRONG: &[&str] = &["ERR", "WRONGTYPE", "CORRUPT"];
@@ -346,6 +377,7 @@ pub(crate) fn reason(details: &str) -> StoreError {
 }
 
 fn of_details(details: &str, says: impl Fn() -> String) -> StoreError {
+    let details = cause(details);
     let begins_with = |words: &[&str]| words.iter().any(|word| details.starts_with(word));
     if begins_with(NOT_RUN) {
         StoreError::NotApplied(says())
@@ -355,5 +387,39 @@ fn of_details(details: &str, says: impl Fn() -> String) -> StoreError {
         // A time-out, a connection that closed, or what fred has no word for: of what was sent and what was
         // not, it tells nothing.
         StoreError::Unknown(says())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_store::StoreError;
+
+    use super::reason;
+
+    #[test]
+    fn c38_a_server_that_cannot_write_has_not_run_the_script_however_it_says_so() {
+        for answer in [
+            "READONLY You can't write against a read only replica. script: 5b6f, on @user_script:50.",
+            "OOM command not allowed when used memory > 'maxmemory'. script: 5b6f, on @user_script:144.",
+            "ERR The user executing the script can't run this command or subcommand script: 5b6f, on @user_script:9.",
+            // As Redis 6.2 says it: of one call, and of one of several.
+            "ERR Error running script (call to f_5b6f): @user_script:50: @user_script: 50: -READONLY You can't write \
+             against a read only replica.",
+            "ERR Error running script (call to f_5b6f): @user_script:144: @user_script: 144: -OOM command not allowed \
+             when used memory > 'maxmemory'.",
+            "@user_script: 144: -NOREPLICAS Not enough good replicas to write.",
+            "@user_script: 9: -NOPERM this user has no permissions to run the 'set' command or its subcommand",
+        ] {
+            assert!(matches!(reason(answer), StoreError::NotApplied(_)), "{answer}");
+        }
+        for answer in [
+            "ERR user_script:44: CORRUPT counter script: 5b6f, on @user_script:44.",
+            "ERR Error running script (call to f_5b6f): @user_script:44: user_script:44: CORRUPT counter",
+            "WRONGTYPE Operation against a key holding the wrong kind of value",
+            "@user_script: 9: -WRONGTYPE Operation against a key holding the wrong kind of value",
+        ] {
+            assert!(matches!(reason(answer), StoreError::Corrupt(_)), "{answer}");
+        }
+        assert!(matches!(reason("the connection was closed"), StoreError::Unknown(_)));
     }
 }

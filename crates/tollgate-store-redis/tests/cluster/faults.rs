@@ -4,7 +4,10 @@ use std::{num::NonZeroU64, sync::Arc, time::Duration};
 
 use tollgate_limiter::{ExactAmount, Limit, Period, Plan, ReservationId, Rule, Verdict};
 use tollgate_store::{Attempt, Clock as _, FailurePolicy, Settled, Store, SystemClock};
-use tollgate_store_redis::{Guard, SharedStore, Spend, testing::RedisCluster};
+use tollgate_store_redis::{
+    Guard, SharedStore, Spend,
+    testing::{RedisCluster, RedisServer},
+};
 
 use crate::common::{connect, limit, plan, reserve, stand};
 
@@ -19,22 +22,81 @@ async fn a_slot_that_moves_is_followed_with_what_was_counted() {
     reserve(&store, 1, &plan(&[(&own, 4)])).await.unwrap();
     let keys = cluster.keys().unwrap();
     let (from, key) = keys[0].clone();
-    let to = (from + 1) % 3;
-    let [source, target] = [from, to].map(|number| &cluster.nodes()[number]);
-    let [source_id, target_id] = [source, target].map(|node| node.command(&["CLUSTER", "MYID"]).unwrap());
-    let slot = source.command(&["CLUSTER", "KEYSLOT", &key]).unwrap();
-    target.command(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source_id]).unwrap();
-    source.command(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target_id]).unwrap();
+    let moving = Move::begin(&cluster, from, &key);
     for (_, key) in &keys {
-        let port = target.port().to_string();
-        source.command(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]).unwrap();
+        moving.key(key);
     }
-    for node in cluster.nodes() {
-        node.command(&["CLUSTER", "SETSLOT", &slot, "NODE", &target_id]).unwrap();
-    }
+    moving.end();
     assert!(reserve_until_answered(&store, 2, &plan(&[(&own, 7)])).await.is_none(), "4 of 10 are held");
     assert!(reserve_until_answered(&store, 3, &plan(&[(&own, 6)])).await.is_some());
-    assert!(cluster.keys().unwrap().iter().all(|(node, _)| *node == to));
+    assert!(cluster.keys().unwrap().iter().all(|(node, _)| *node == moving.to()));
+}
+
+/// While a slot moves, a node answers `ASK`, for which the client library ends its connection. Calls hear of that, and are
+/// answered when the slot has moved.
+#[tokio::test]
+async fn a_slot_on_its_way_is_asked_for_again_until_it_has_moved() {
+    let cluster = RedisCluster::start(3).unwrap();
+    let store = connect(&cluster).await;
+    let own = limit("acme", "usd", 10);
+    reserve(&store, 1, &plan(&[(&own, 4)])).await.unwrap();
+    let keys = cluster.keys().unwrap();
+    let (from, key) = keys[0].clone();
+    let moving = Move::begin(&cluster, from, &key);
+    for (_, key) in &keys {
+        moving.key(key);
+    }
+    for id in 2..12 {
+        let answer = store.reserve(ReservationId::new(id), plan(&[(&own, 6)]), Attempt::First).await;
+        assert!(matches!(answer, Err(error) if error.is_transient()));
+    }
+    moving.end();
+    assert!(reserve_until_answered(&store, 12, &plan(&[(&own, 7)])).await.is_none(), "4 of 10 are held");
+    assert!(reserve_until_answered(&store, 13, &plan(&[(&own, 6)])).await.is_some());
+}
+
+/// A slot that moves from one node to the next one.
+struct Move<'a> {
+    cluster: &'a RedisCluster,
+    from: usize,
+    slot: String,
+}
+
+impl<'a> Move<'a> {
+    fn begin(cluster: &'a RedisCluster, from: usize, key: &str) -> Self {
+        let slot = cluster.nodes()[from].command(&["CLUSTER", "KEYSLOT", key]).unwrap();
+        let begun = Self { cluster, from, slot };
+        let [source, target] = begun.nodes();
+        let [source_id, target_id] = begun.ids();
+        target.command(&["CLUSTER", "SETSLOT", &begun.slot, "IMPORTING", &source_id]).unwrap();
+        source.command(&["CLUSTER", "SETSLOT", &begun.slot, "MIGRATING", &target_id]).unwrap();
+        begun
+    }
+
+    /// Takes a key over.
+    fn key(&self, key: &str) {
+        let [source, target] = self.nodes();
+        source.command(&["MIGRATE", "127.0.0.1", &target.port().to_string(), key, "0", "5000"]).unwrap();
+    }
+
+    fn end(&self) {
+        let [_, target_id] = self.ids();
+        for node in self.cluster.nodes() {
+            node.command(&["CLUSTER", "SETSLOT", &self.slot, "NODE", &target_id]).unwrap();
+        }
+    }
+
+    fn to(&self) -> usize {
+        (self.from + 1) % 3
+    }
+
+    fn nodes(&self) -> [&RedisServer; 2] {
+        [self.from, self.to()].map(|number| &self.cluster.nodes()[number])
+    }
+
+    fn ids(&self) -> [String; 2] {
+        self.nodes().map(|node| node.command(&["CLUSTER", "MYID"]).unwrap())
+    }
 }
 
 /// A node dies and its replica takes over.
