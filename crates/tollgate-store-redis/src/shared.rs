@@ -157,7 +157,7 @@ async fn keep(store: FallbackStore, mut stopped: oneshot::Receiver<()>) {
     }
     let last = async {
         while store.waiting() > 0 {
-            store.write_through().await;
+            store.write_through_now().await;
             tokio::time::sleep(WRITE_THROUGH).await;
         }
     };

@@ -22,6 +22,8 @@ pub enum Fault {
     CallLost,
     /// They are run, and the caller does not know.
     AnswerLost,
+    /// What the store holds about them cannot be read.
+    Spoilt,
 }
 
 /// Another store, with faults before or behind it.
@@ -55,6 +57,7 @@ impl FaultyStore {
             Fault::None => call(),
             Fault::Refused => StoreFuture::ready(Err(refused())),
             Fault::CallLost => StoreFuture::ready(Err(unknown())),
+            Fault::Spoilt => StoreFuture::ready(Err(StoreError::Corrupt("as the test wants".to_owned()))),
             Fault::AnswerLost => {
                 // A store in memory has answered already.
                 let _ = call().now_or_later();

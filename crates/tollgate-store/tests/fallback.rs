@@ -268,6 +268,53 @@ fn what_the_store_may_have_forgotten_is_not_sent_twice() {
 }
 
 #[test]
+fn an_end_does_not_wait_until_the_store_may_be_asked_again() {
+    let world = World::new();
+    let usd = hard("usd", Rule::Calendar(Period::Day), 1_000);
+    let held = world.held(1, &plan(&[(&usd, 10)])).unwrap();
+    world.faulty.set(Fault::Refused);
+    assert!(matches!(world.settle(&held, &[3]), Err(StoreError::Deferred)));
+    world.faulty.set(Fault::None);
+    now(world.store.write_through());
+    assert_eq!((world.shared(&usd), world.store.waiting()), ((0, 10), 1));
+    now(world.store.write_through_now());
+    assert_eq!((world.shared(&usd), world.store.waiting()), ((3, 0), 0));
+}
+
+/// One tenant's counter that somebody has overwritten: of its calls only local limits hold, and others are decided.
+#[test]
+fn what_cannot_be_read_is_no_outage_and_stops_only_hard_budgets() {
+    let world = World::new();
+    let (rate, usd) = (hard("rate", MINUTE, 30), hard("usd", Rule::Calendar(Period::Day), 1_000));
+    let of_rate = plan(&[(&rate, 1)]);
+    world.faulty.set(Fault::Spoilt);
+    assert!(matches!(world.reserve(1, &plan(&[(&rate, 1), (&usd, 1)])), Err(StoreError::Corrupt(_))));
+    let admitted = (2..30).filter(|id| is_admitted(&world.reserve(*id, &of_rate))).count();
+    assert_eq!(admitted, 10, "a third of 30");
+    assert!(world.store.status().available);
+    world.faulty.set(Fault::None);
+    assert!(world.held(30, &plan(&[(&usd, 1)])).is_some());
+}
+
+/// What is sent again to a store that may have lost it leaves half of the room to what it has not had.
+#[test]
+fn what_is_sent_again_does_not_crowd_out_what_waits() {
+    let world = World::new();
+    let usd = hard("usd", Rule::Calendar(Period::Day), u64::MAX >> 11);
+    let of_usd = plan(&[(&usd, 1)]);
+    for id in 0..40_000 {
+        let held = world.held(id, &of_usd).unwrap();
+        world.settle(&held, &[1]).unwrap();
+    }
+    let held = world.held(40_000, &of_usd).unwrap();
+    world.store.send_again();
+    assert_eq!(world.store.waiting(), 32_768);
+    world.faulty.set(Fault::Refused);
+    assert!(matches!(world.settle(&held, &[1]), Err(StoreError::Deferred)));
+    assert_eq!((world.store.waiting(), world.store.status().settlements_lost), (32_769, 0));
+}
+
+#[test]
 fn a_closed_policy_lets_nothing_pass() {
     let world = World::with(|policy| policy.closed = true);
     let rate = hard("rate", MINUTE, 30);
@@ -347,9 +394,12 @@ fn settlements_are_sent_again_and_those_that_were_not_lost_change_nothing() {
     spend(1);
     clock.advance(DurationMs::new(61_000));
     spend(2);
+    store.forget_old();
     shared.forgets.store(true, Ordering::SeqCst);
     spend(3);
     shared.forgets.store(false, Ordering::SeqCst);
+    // Nobody sees for two minutes who answers. Somebody new does then, and calls go on.
+    clock.advance(DurationMs::new(120_000));
     assert_eq!(stands(), (6, 10));
     assert_eq!(store.send_again(), 2);
     now(store.write_through());

@@ -60,12 +60,12 @@ impl Circuit {
         begins
     }
 
-    /// The store gave an answer. How long it was away, if that ends an outage.
-    pub(super) fn answered(&self, now: Duration) -> Option<Duration> {
-        if self.is_closed() || self.ask_again.swap(CLOSED, Ordering::SeqCst) == CLOSED {
-            return None;
-        }
-        Some(now.saturating_sub(Duration::from_nanos(self.since.load(Ordering::SeqCst))))
+    /// The store gave an answer to a call that began at `begun`. How long it was away, if that ends an outage: the answer
+    /// to a call from before it does not, as others of them may have none.
+    pub(super) fn answered(&self, begun: Duration, now: Duration) -> Option<Duration> {
+        let since = Duration::from_nanos(self.since.load(Ordering::SeqCst));
+        let ends = !self.is_closed() && begun >= since;
+        (ends && self.ask_again.swap(CLOSED, Ordering::SeqCst) != CLOSED).then(|| now.saturating_sub(since))
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -102,8 +102,9 @@ mod tests {
         assert_eq!([6, 6, 10].map(|second| circuit.gate(at(second))), [Gate::Open, Gate::Shut, Gate::Shut]);
         assert!(!circuit.failed(at(6)));
         assert_eq!(circuit.gate(at(11)), Gate::Open);
-        assert_eq!(circuit.answered(at(12)), Some(at(11)));
-        assert_eq!(circuit.answered(at(12)), None);
+        assert_eq!(circuit.answered(at(0), at(11)), None, "from before the outage");
+        assert_eq!(circuit.answered(at(11), at(12)), Some(at(11)));
+        assert_eq!(circuit.answered(at(12), at(12)), None);
         assert_eq!([circuit.gate(at(12)), circuit.gate(at(12))], [Gate::Open; 2]);
         assert_eq!(circuit.outages(), 1);
     }

@@ -9,7 +9,15 @@ mod local;
 mod queue;
 mod recent;
 
-use std::{fmt, num::NonZeroU64, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    num::NonZeroU64,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 
 use tollgate_limiter::{
     Admission, Amount, Attempt, CounterView, Enforcement, EntrySet, ExactAmount, Held, Limit, Plan,
@@ -48,6 +56,8 @@ struct Inner {
     local: Local,
     queue: Queue,
     recent: Recent,
+    /// From when on another line is written that something cannot be read.
+    spoilt_next_ms: AtomicU64,
 }
 
 impl FallbackStore {
@@ -61,6 +71,7 @@ impl FallbackStore {
             local: Local::new(memory, policy.local_share),
             queue: Queue::new(policy.remembered),
             recent: Recent::default(),
+            spoilt_next_ms: AtomicU64::new(0),
             clock,
         }))
     }
@@ -70,11 +81,21 @@ impl FallbackStore {
         self.0.queue.len()
     }
 
-    /// Has the settlements of the last minute written through once more, because the store may have lost some: those
-    /// that it has change nothing. How many there are.
+    /// Whether the shared store has given no answer lately, and is not asked.
+    pub fn is_away(&self) -> bool {
+        !self.0.circuit.is_closed()
+    }
+
+    /// The shared store was seen to be the one that it was: settlements that it took more than a minute ago are not sent
+    /// again any more.
+    pub fn forget_old(&self) {
+        self.0.recent.forget_old(self.0.clock.elapsed());
+    }
+
+    /// Has the settlements written through once more that the store took since a minute before it was last seen to be
+    /// the one that it was, because it may have lost some: those that it has change nothing. How many there are.
     pub fn send_again(&self) -> usize {
-        let now = self.0.clock.elapsed();
-        self.0.recent.take(now).map(|(at, held, actuals)| self.0.queue.push_again(held, actuals, at)).count()
+        self.0.recent.take().map(|(at, held, actuals)| self.0.queue.push_again(held, actuals, at)).count()
     }
 
     /// How many settlements the store had lost, and has got once more.
@@ -85,7 +106,13 @@ impl FallbackStore {
     /// Writes settlements through that wait, as far as the store takes them. To be called again and again,
     /// every fraction of a second: nothing else does it.
     pub async fn write_through(&self) {
-        self.0.write_through().await;
+        self.0.write_through(false).await;
+    }
+
+    /// As [`write_through`](Self::write_through), also where the store is not to be asked yet: for an end, when there is
+    /// no later.
+    pub async fn write_through_now(&self) {
+        self.0.write_through(true).await;
     }
 }
 
@@ -96,8 +123,8 @@ impl Inner {
         plan: Arc<Plan>,
         attempt: Attempt,
     ) -> Result<Verdict, StoreError> {
-        let may_pass = self.may_pass(&plan);
-        match self.circuit.gate(self.clock.elapsed()) {
+        let (may_pass, now) = (self.may_pass(&plan), self.clock.elapsed());
+        match self.circuit.gate(now) {
             Gate::Shut if may_pass => self.local.reserve(id, plan, attempt),
             Gate::Shut => Err(away()),
             Gate::Open => match self.shared.reserve(id, Arc::clone(&plan), attempt).await {
@@ -111,7 +138,12 @@ impl Inner {
                     }
                     self.local.reserve(id, plan, attempt)
                 }
-                answer => self.answered(answer),
+                Err(error @ StoreError::Corrupt(_)) if may_pass => {
+                    self.spoilt(&error, now);
+                    self.release(id, &plan);
+                    self.local.reserve(id, plan, attempt)
+                }
+                answer => self.answered(answer, now),
             },
         }
     }
@@ -120,14 +152,19 @@ impl Inner {
         if let Some(answer) = self.local.extend(&held, step, &charges) {
             return answer;
         }
-        let answer = match self.circuit.gate(self.clock.elapsed()) {
+        let now = self.clock.elapsed();
+        let answer = match self.circuit.gate(now) {
             Gate::Shut => Err(away()),
             Gate::Open => match self.shared.extend(&held, step, &charges).await {
                 Err(error) if error.is_transient() => {
                     self.failed(&error);
                     Err(error)
                 }
-                answer => return self.answered(answer),
+                Err(error @ StoreError::Corrupt(_)) => {
+                    self.spoilt(&error, now);
+                    Err(error)
+                }
+                answer => return self.answered(answer, now),
             },
         };
         if self.may_pass(&held.plan) { Ok(Verdict::Admitted(unchecked(self.clock.now()))) } else { answer }
@@ -146,7 +183,7 @@ impl Inner {
                     self.queue.push(held, actuals, error.may_have_applied(), now)
                 }
                 answer => {
-                    let answer = self.answered(answer);
+                    let answer = self.answered(answer, now);
                     self.took(held, actuals, answer.is_ok(), now);
                     return answer;
                 }
@@ -156,24 +193,25 @@ impl Inner {
     }
 
     async fn inspect(&self, limits: Vec<Arc<Limit>>) -> Result<Vec<CounterView>, StoreError> {
-        match self.circuit.gate(self.clock.elapsed()) {
+        let now = self.clock.elapsed();
+        match self.circuit.gate(now) {
             Gate::Shut => Err(away()),
             Gate::Open => match self.shared.inspect(&limits).await {
                 Err(error) if error.is_transient() => {
                     self.failed(&error);
                     Err(error)
                 }
-                answer => self.answered(answer),
+                answer => self.answered(answer, now),
             },
         }
     }
 
-    async fn write_through(&self) {
+    async fn write_through(&self, is_last: bool) {
         // As many as wait now: what comes meanwhile has its turn in the next call.
         for _ in 0..self.queue.len() {
             let now = self.clock.elapsed();
             let Some(waiting) = self.queue.next(now) else { return };
-            if self.circuit.gate(now) == Gate::Shut {
+            if !is_last && self.circuit.gate(now) == Gate::Shut {
                 return;
             }
             match self.shared.settle(&waiting.held, &waiting.actuals).await {
@@ -182,7 +220,7 @@ impl Inner {
                     return self.queue.failed(&waiting, error.may_have_applied(), now);
                 }
                 answer => {
-                    let answer = self.answered(answer);
+                    let answer = self.answered(answer, now);
                     if let Err(error) = &answer {
                         tracing::error!(request_id = %waiting.held.id, %error, "a settlement was not taken");
                     }
@@ -218,12 +256,31 @@ impl Inner {
         }
     }
 
-    fn answered<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
-        if let Some(away) = self.circuit.answered(self.clock.elapsed()) {
+    /// The store said something that cannot be read about one counter or record. That is no outage: of others it can be.
+    fn spoilt(&self, error: &StoreError, begun: Duration) {
+        const A_MINUTE_MS: u64 = 60_000;
+        self.heard(begun);
+        let now_ms = u64::try_from(begun.as_millis()).unwrap_or(u64::MAX);
+        let (next_ms, due) = (&self.spoilt_next_ms, now_ms.saturating_add(A_MINUTE_MS));
+        if next_ms.fetch_update(SeqCst, SeqCst, |next| (now_ms >= next).then_some(due)).is_ok() {
+            tracing::error!(%error, "what the store holds cannot be read: of such calls only local limits hold");
+        }
+    }
+
+    fn answered<T>(&self, answer: Result<T, StoreError>, begun: Duration) -> Result<T, StoreError> {
+        self.heard(begun);
+        answer
+    }
+
+    /// The store has answered to a call that began at `begun`.
+    fn heard(&self, begun: Duration) {
+        if self.circuit.is_closed() {
+            return;
+        }
+        if let Some(away) = self.circuit.answered(begun, self.clock.elapsed()) {
             let (away_ms, settlements_waiting) = (away.as_millis(), self.queue.len());
             tracing::warn!(away_ms, settlements_waiting, "the store is back");
         }
-        answer
     }
 }
 

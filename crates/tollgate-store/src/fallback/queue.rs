@@ -66,12 +66,12 @@ impl Queue {
 
     fn add(&self, one: Waiting) {
         let mut waiting = lock(&self.waiting);
-        if waiting.len() < WAITING_MAX {
+        // What is sent again has been taken once, and leaves room for what was not.
+        if waiting.len() < if one.is_again { WAITING_MAX / 2 } else { WAITING_MAX } {
             waiting.push_back(one);
             return;
         }
         drop(waiting);
-        // What is sent again has been taken once.
         if !one.is_again {
             self.lose(one.held.id, "too many settlements wait for the store");
         }

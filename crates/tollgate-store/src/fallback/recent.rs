@@ -7,7 +7,8 @@ use tollgate_limiter::{ExactAmount, Held};
 
 use crate::sync::{Mutex, lock};
 
-/// For how long they are kept: far longer than a replica lags, and far shorter than the store remembers them.
+/// For how long they are kept while the store is seen to be the one that took them: far longer than a replica lags, and
+/// far shorter than the store remembers them.
 const KEPT: Duration = Duration::from_secs(60);
 /// The most that are kept.
 const KEPT_MAX: usize = 65_536;
@@ -28,20 +29,23 @@ struct Taken {
 impl Recent {
     pub(super) fn push(&self, held: Held, actuals: Vec<ExactAmount>, now: Duration) {
         let mut taken = lock(&self.taken);
-        let is_old = |first: &Taken| now.saturating_sub(first.at) > KEPT;
-        while taken.len() >= KEPT_MAX || taken.front().is_some_and(is_old) {
+        while taken.len() >= KEPT_MAX {
             taken.pop_front();
         }
         taken.push_back(Taken { at: now, held, actuals });
     }
 
-    /// All that are not too old, with when they were taken.
-    pub(super) fn take(
-        &self,
-        now: Duration,
-    ) -> impl Iterator<Item = (Duration, Held, Vec<ExactAmount>)> + use<> {
+    /// The store is the one that it was: what it took long ago has reached its replicas.
+    pub(super) fn forget_old(&self, now: Duration) {
+        let mut taken = lock(&self.taken);
+        while taken.front().is_some_and(|first| now.saturating_sub(first.at) > KEPT) {
+            taken.pop_front();
+        }
+    }
+
+    /// All of them, with when they were taken.
+    pub(super) fn take(&self) -> impl Iterator<Item = (Duration, Held, Vec<ExactAmount>)> + use<> {
         let taken = std::mem::take(&mut *lock(&self.taken));
-        let is_new = move |one: &Taken| now.saturating_sub(one.at) <= KEPT;
-        taken.into_iter().filter(is_new).map(|Taken { at, held, actuals }| (at, held, actuals))
+        taken.into_iter().map(|Taken { at, held, actuals }| (at, held, actuals))
     }
 }
