@@ -65,8 +65,9 @@ pub(crate) struct Seen {
 }
 
 /// In how many parts a copy brings back what it spent, at most twice: each of them is taken once, whatever is
-/// repeated. So a counter is always in the same part, also after a restart in the middle.
-const PARTS: u64 = 256;
+/// repeated. So a counter is always in the same part, also after a restart in the middle. A million counters are some
+/// 250 in a part: one script charges a part, and the server does nothing else meanwhile.
+const PARTS: u64 = 4_096;
 
 /// How many hash tags are looked at together.
 const TOGETHER: usize = 16;
@@ -92,7 +93,7 @@ impl RedisStore {
     ) -> Result<Seen, StoreError> {
         let servers = self.servers().await?;
         let tags: Vec<_> = self.0.keys.tags().collect();
-        let found = self.look(guard, &tags, false).await?;
+        let found = self.look(guard, &tags, None).await?;
         // What was found may be another server's.
         if self.servers().await? != servers {
             return Err(StoreError::Unavailable("another Redis has begun to answer".to_owned()));
@@ -102,7 +103,7 @@ impl RedisStore {
         let missing: Vec<_> = tags.iter().zip(&found).filter_map(missing).collect();
         if !missing.is_empty() {
             self.bring_back(guard, clock, &missing).await?;
-            let found = self.look(guard, &tags, false).await?;
+            let found = self.look(guard, &tags, None).await?;
             self.note(guard, &found);
         }
         // One that knew nothing has been told everything.
@@ -141,10 +142,12 @@ impl RedisStore {
             Ok(Err(reason)) => return Err(StoreError::Unavailable(reason)),
             Err(error) => return Err(StoreError::Unavailable(error.to_string())),
         };
+        let mut told = BTreeMap::<Tag, usize>::new();
         for ((tag, name), part) in parts.iter().filter(|((tag, _), _)| missing.contains(tag)) {
-            self.seed(*tag, &format!("part:{}:{name}", guard.copy), part).await?;
+            self.seed(guard, *tag, name, part).await?;
+            *told.entry(*tag).or_default() += 1;
         }
-        self.look(guard, missing, true).await?;
+        self.look(guard, missing, Some(&told)).await?;
         tracing::info!(
             counters = parts.values().map(Vec::len).sum::<usize>(),
             places = missing.len(),
@@ -153,24 +156,30 @@ impl RedisStore {
         Ok(())
     }
 
-    /// How far the copies are at each of `tags`.
-    async fn look(&self, guard: &Guard, tags: &[Tag], is_done: bool) -> Result<Vec<Copies>, StoreError> {
+    /// How far the copies are at each of `tags`, where this one has told so many parts, if it has told all.
+    async fn look(
+        &self,
+        guard: &Guard,
+        tags: &[Tag],
+        told: Option<&BTreeMap<Tag, usize>>,
+    ) -> Result<Vec<Copies>, StoreError> {
+        let told = |tag| told.map(|told| told.get(tag).copied().unwrap_or_default());
         let mut found = Vec::with_capacity(tags.len());
         for some in tags.chunks(TOGETHER) {
-            let copies = all(some.iter().map(|tag| self.copies(guard, *tag, is_done))).await;
+            let copies = all(some.iter().map(|tag| self.copies(guard, *tag, told(tag)))).await;
             found.extend(copies.into_iter().collect::<Result<Vec<_>, _>>()?);
         }
         Ok(found)
     }
 
-    async fn copies(&self, guard: &Guard, tag: Tag, is_done: bool) -> Result<Copies, StoreError> {
+    async fn copies(&self, guard: &Guard, tag: Tag, told: Option<usize>) -> Result<Copies, StoreError> {
         let store = &self.0;
-        let done = if is_done { "done" } else { "" };
         let arguments = |_: Attempt| {
             let (copy, copies) = (guard.copy.to_string(), guard.copies.to_string());
-            vec![copy.into(), copies.into(), Bytes::from_static(done.as_bytes())]
+            let told = told.map(|parts| parts.to_string()).unwrap_or_default();
+            [copy, copies, told].map(Bytes::from).to_vec()
         };
-        let keys = vec![store.keys.copies(tag), store.keys.ready(tag)];
+        let keys = vec![store.keys.copies(tag), store.keys.ready(tag), store.keys.told(tag, &guard.copy)];
         let (reply, _) = store.run(&store.copies, keys, arguments).await?;
         let reply = reply::text(&reply)?;
         let numbers: Option<Vec<u64>> = reply.split(' ').map(|number| number.parse().ok()).collect();
@@ -182,7 +191,7 @@ impl RedisStore {
         }
     }
 
-    async fn seed(&self, tag: Tag, part: &str, seeds: &[Seed]) -> Result<(), StoreError> {
+    async fn seed(&self, guard: &Guard, tag: Tag, part: &str, seeds: &[Seed]) -> Result<(), StoreError> {
         let store = &self.0;
         let limits = || seeds.iter().map(|seed| &*seed.limit);
         let plan = request::limits(limits())?;
@@ -190,7 +199,7 @@ impl RedisStore {
         let moments = request::numbers(seeds.iter().map(|seed| seed.at.get()));
         let spent = request::actuals(&spent);
         let counters = limits().map(|limit| store.keys.counter(&limit.key));
-        let keys = std::iter::once(store.keys.copies(tag)).chain(counters).collect();
+        let keys = std::iter::once(store.keys.told(tag, &guard.copy)).chain(counters).collect();
         let arguments = |_: Attempt| {
             vec![store.now(), part.to_owned().into(), spent.clone(), moments.clone(), plan.clone()]
         };

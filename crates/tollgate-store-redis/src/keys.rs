@@ -77,6 +77,13 @@ impl Keys {
         self.of_tag(tag, "copies")
     }
 
+    /// The key of the parts that a copy has told, until it has told all.
+    pub(crate) fn told(&self, tag: Tag, copy: &str) -> Bytes {
+        let mut name = "told:".to_owned();
+        encode(&mut name, copy);
+        self.of_tag(tag, &name)
+    }
+
     /// The key that is there when enough of them have.
     pub(crate) fn ready(&self, tag: Tag) -> Bytes {
         self.of_tag(tag, "ready")

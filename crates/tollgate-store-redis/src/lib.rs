@@ -118,6 +118,8 @@ struct Inner {
     is_guarded: AtomicBool,
     /// Whether the mark was missing when it was last looked for.
     is_empty: AtomicBool,
+    /// Whether it could not be looked at for a while.
+    is_out_of_sight: AtomicBool,
     warning: Mutex<Option<String>>,
 }
 
@@ -159,6 +161,7 @@ impl RedisStore {
             lives: Lives::default(),
             is_guarded: AtomicBool::new(false),
             is_empty: AtomicBool::new(false),
+            is_out_of_sight: AtomicBool::new(false),
             warning: Mutex::default(),
         })))
     }
@@ -182,10 +185,12 @@ impl RedisStore {
         self.0.client().is_cluster()
     }
 
-    /// Logs a warning and shows it from now on in the store's status.
-    fn warn(&self, warning: String) {
-        tracing::warn!("{warning}");
-        *self.0.warning.lock().unwrap_or_else(PoisonError::into_inner) = Some(warning);
+    /// Logs a warning and shows it from now on in the store's status, or no more.
+    fn warn(&self, warning: Option<String>) {
+        if let Some(warning) = &warning {
+            tracing::warn!("{warning}");
+        }
+        *self.0.warning.lock().unwrap_or_else(PoisonError::into_inner) = warning;
     }
 
     /// The server's `maxmemory-policy` if it may evict counters: with any but `noeviction` a full Redis
@@ -317,7 +322,8 @@ impl Store for RedisStore {
 
     fn status(&self) -> StoreStatus {
         let warning = self.0.warning.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        StoreStatus { available: !self.0.is_empty.load(Ordering::SeqCst), warning, ..StoreStatus::default() }
+        let is_away = [&self.0.is_empty, &self.0.is_out_of_sight].iter().any(|is| is.load(Ordering::SeqCst));
+        StoreStatus { available: !is_away, warning, ..StoreStatus::default() }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    sync::{Arc, mpsc},
+    sync::{Arc, atomic::Ordering, mpsc},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -18,6 +18,8 @@ const WRITE_THROUGH: Duration = Duration::from_millis(100);
 /// many places to look at.
 const LOOK: Duration = Duration::from_millis(500);
 const LOOK_IN_CLUSTER: Duration = Duration::from_secs(2);
+/// How often the server is asked whether it may evict counters.
+const LOOK_AT_POLICY: Duration = Duration::from_secs(5);
 /// How long a start waits for the first connection before it goes on without.
 const FIRST_CONNECTION: Duration = Duration::from_secs(2);
 /// How long an end waits for settlements to be written through.
@@ -103,6 +105,7 @@ impl SharedStore {
                 () = seeds => {}
                 () = look_after_lines(&lines) => {}
                 () = look_after_places(&lines, &copy) => {}
+                () = look_after_policy(&lines) => {}
             }
         };
         let thread = thread::Builder::new().name("store".to_owned());
@@ -170,7 +173,7 @@ async fn keep(store: FallbackStore, mut stopped: oneshot::Receiver<()>) {
 /// Waits for the first connection, for a while.
 async fn first_connection(redis: &RedisStore) {
     match tokio::time::timeout(FIRST_CONNECTION, redis.connected()).await {
-        Ok(Ok(())) => warn_of_eviction(redis).await,
+        Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::warn!(%error, "there is no Redis"),
         Err(_) => tracing::warn!("there is no Redis yet: the failure policy holds until there is one"),
     }
@@ -216,25 +219,24 @@ fn look(redis: &RedisStore) -> Duration {
 async fn keep_seeded(redis: RedisStore, store: FallbackStore, guard: Guard, clock: Arc<dyn Clock>) {
     let mut known = None;
     let (mut repaired, mut is_late) = (0, false);
+    let mut sight = Sight::default();
     loop {
-        match redis.keep_seeded(&guard, &clock, known.as_ref()).await {
-            Ok(seen) => {
-                if std::mem::take(&mut is_late) {
-                    store.send_again();
-                }
-                if seen.lacks_latest {
-                    redis.close_lines();
-                    let settlements = store.send_again();
-                    // What was answered just now is noted a moment later.
-                    is_late = true;
-                    tracing::warn!(
-                        settlements,
-                        "another Redis answers: the last minute's settlements are sent again"
-                    );
-                }
-                known = Some(seen.servers);
+        let looked = redis.keep_seeded(&guard, &clock, known.as_ref()).await;
+        sight.note(&redis, &store, looked.as_ref().err());
+        if let Ok(seen) = looked {
+            if std::mem::take(&mut is_late) {
+                store.send_again();
             }
-            Err(error) => tracing::debug!(%error, "what was spent is not brought back yet"),
+            if seen.lacks_latest {
+                redis.close_lines();
+                let settlements = store.send_again();
+                // What was answered just now is noted a moment later.
+                is_late = true;
+                tracing::warn!(settlements, "another Redis answers: the latest settlements are sent again");
+            } else {
+                store.forget_old();
+            }
+            known = Some(seen.servers);
         }
         let all = store.repaired();
         if all > repaired && store.waiting() == 0 {
@@ -245,12 +247,54 @@ async fn keep_seeded(redis: RedisStore, store: FallbackStore, guard: Guard, cloc
     }
 }
 
-async fn warn_of_eviction(redis: &RedisStore) {
-    match redis.evicting_policy().await {
-        Ok(None) => {}
-        Ok(Some(policy)) => redis.warn(format!(
-            "maxmemory-policy is {policy}: a full Redis forgets what was spent; set it to noeviction"
-        )),
-        Err(error) => tracing::warn!(%error, "the server's maxmemory-policy cannot be read"),
+/// How often in a row it was looked in vain.
+#[derive(Default)]
+struct Sight(u32);
+
+impl Sight {
+    /// From so many looks in vain on the store is said to be away, also where no call has found out.
+    const AWAY: u32 = 2;
+    /// From so many on the reason is said, unless there is an outage, which has its own lines.
+    const SAID: u32 = 8;
+
+    fn note(&mut self, redis: &RedisStore, store: &FallbackStore, error: Option<&StoreError>) {
+        self.0 = error.map_or(0, |_| self.0.saturating_add(1));
+        redis.0.is_out_of_sight.store(self.0 >= Self::AWAY, Ordering::SeqCst);
+        let Some(error) = error else { return };
+        tracing::debug!(%error, "it cannot be seen what Redis knows");
+        if self.0 == Self::SAID && !store.is_away() {
+            tracing::error!(
+                %error,
+                "it cannot be seen whether Redis knows what was spent: a Redis that is new or empty refuses hard budgets"
+            );
+        }
+    }
+}
+
+/// Says again and again where the server may evict counters, and where it does no more.
+async fn look_after_policy(redis: &RedisStore) {
+    let (mut known, mut is_readable) = (None, true);
+    loop {
+        match redis.evicting_policy().await {
+            Ok(policy) => {
+                if policy != known {
+                    redis.warn(policy.as_ref().map(|policy| {
+                        format!(
+                            "maxmemory-policy is {policy}: a full Redis forgets what was spent; set it to noeviction"
+                        )
+                    }));
+                }
+                (known, is_readable) = (policy, true);
+            }
+            // An outage has its own lines.
+            Err(error) if !redis.0.client().is_connected() || !is_readable => {
+                tracing::debug!(%error, "the server's maxmemory-policy cannot be read");
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the server's maxmemory-policy cannot be read");
+                is_readable = false;
+            }
+        }
+        tokio::time::sleep(if is_readable { LOOK_AT_POLICY } else { LOOK_AT_POLICY * 10 }).await;
     }
 }

@@ -5,14 +5,18 @@
     reason = "a test may fail; helpers beside test functions are no tests to clippy"
 )]
 
-use std::{sync::Arc, time::Duration};
+use std::{num::NonZeroU64, sync::Arc, time::Duration};
 
 use tollgate_limiter::{
     Amount, CounterKey, DurationMs, Enforcement, Entry, ExactAmount, Limit, Period, Plan, ReservationId,
     Rule, TimestampMs, Verdict,
 };
-use tollgate_store::{Attempt, Clock, Held, ManualClock, Settled, Store, StoreError};
-use tollgate_store_redis::{ConnectError, RedisStore, Settings, testing::RedisServer};
+use tollgate_store::{
+    Attempt, Clock, FailurePolicy, Held, ManualClock, Settled, Store, StoreError, SystemClock,
+};
+use tollgate_store_redis::{
+    ConnectError, Guard, RedisStore, Settings, SharedStore, Spend, testing::RedisServer,
+};
 
 const MINUTE: DurationMs = DurationMs::new(60_000);
 
@@ -144,18 +148,56 @@ async fn a_read_only_replica_has_run_nothing() {
     assert!(matches!(answer, Err(StoreError::NotApplied(_))), "{answer:?}");
 }
 
+/// The commands that docs/redis.md says a user needs, as an access list grants them.
+fn documented_rights() -> Vec<String> {
+    let docs = include_str!("../../../docs/redis.md");
+    let (_, list) = docs.split_once("needs `~<prefix>:*` and the commands ").unwrap();
+    let (list, _) = list.split_once("\n- ").unwrap();
+    list.split('`').skip(1).step_by(2).map(|command| format!("+{}", command.to_lowercase())).collect()
+}
+
 #[tokio::test]
-async fn a_user_of_an_access_list_may_be_confined_to_the_prefix() {
+async fn a_user_of_an_access_list_needs_what_the_docs_say_and_may_be_confined_to_the_prefix() {
     let server = RedisServer::start().unwrap();
-    let rights = ["ACL", "SETUSER", "gate", "on", ">secret", "~tollgate:*", "+@all", "-@dangerous", "+info"];
-    server.command(&rights).unwrap();
+    let rights = documented_rights();
+    assert!(rights.len() > 10, "{rights:?}");
+    let user = ["ACL", "SETUSER", "gate", "on", ">secret", "~tollgate:*"];
+    server.command(&user.into_iter().chain(rights.iter().map(String::as_str)).collect::<Vec<_>>()).unwrap();
     let url = format!("redis://gate:secret@127.0.0.1:{}/0", server.port());
     let settings = Settings { url, ..server.settings("tollgate") };
     assert!(!format!("{settings:?}").contains("secret"));
-    let store = RedisStore::connect(&settings).unwrap();
-    store.connected().await.unwrap();
     let day = limit("day", Rule::Calendar(Period::Day), 100);
-    assert!(reserve(&store, 1, &plan(&[(&day, 10)])).await.is_some());
+    let now = TimestampMs::new(1_795_996_823_456);
+    let policy = FailurePolicy {
+        retry: Duration::from_millis(100),
+        local_share: NonZeroU64::MIN,
+        closed: false,
+        remembered: Duration::from_secs(540),
+    };
+    let told = Arc::clone(&day);
+    let spent = move |each: Spend<'_>| {
+        each(&told, now..=now, ExactAmount::whole(7));
+        Ok(())
+    };
+    let guard = Guard { copy: "one".into(), copies: NonZeroU64::MIN, spent: Arc::new(spent) };
+    let shared = SharedStore::start(&settings, policy, Some(guard), Arc::new(SystemClock::new())).unwrap();
+    let store = shared.store();
+    for _ in 0..10_000 {
+        if server.command(&["EXISTS", "tollgate:ready"]).unwrap() == "1" {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let entries = [(&day, 10), (&limit("open", Rule::Concurrent, 2), 1)];
+    let verdict = store.reserve(ReservationId::new(1), plan(&entries), Attempt::First).await;
+    let Ok(Verdict::Admitted(admission)) = verdict else { panic!("{verdict:?}") };
+    let held = Held { id: ReservationId::new(1), plan: plan(&entries), at: admission.at };
+    let more = store.extend(&held, 1, &[Amount::new(5), Amount::ZERO]).await;
+    assert!(matches!(more, Ok(Verdict::Admitted(_))), "{more:?}");
+    let settled = store.settle(&held, &[ExactAmount::whole(3), ExactAmount::ZERO]).await;
+    assert_eq!(settled.unwrap(), Settled::Applied);
+    let denied = server.command(&["ACL", "LOG"]).unwrap();
+    assert!(denied.is_empty(), "{denied}");
 
     let elsewhere = Settings { prefix: "other".to_owned(), ..settings };
     let store = RedisStore::connect(&elsewhere).unwrap();
@@ -188,8 +230,12 @@ async fn a_frozen_server_is_given_up_in_time_and_what_it_ran_late_counts_once() 
     let day = limit("day", Rule::Calendar(Period::Day), 100);
     let (id, plan) = (ReservationId::new(1), plan(&[(&day, 10)]));
     server.freeze().unwrap();
+    let clock = SystemClock::new();
+    let begun = clock.elapsed();
     let answer = store.reserve(id, Arc::clone(&plan), Attempt::First).await;
     assert!(matches!(answer, Err(StoreError::Unknown(_))), "{answer:?}");
+    let took = clock.elapsed().saturating_sub(begun);
+    assert!(took >= settings.timeout && took < 10 * settings.timeout, "{took:?}");
     server.thaw().unwrap();
     // Whether it ran or not, the same call charges once.
     store.connected().await.unwrap();

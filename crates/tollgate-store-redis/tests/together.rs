@@ -96,12 +96,27 @@ async fn settlements_wait_for_those_before_them_and_each_has_its_own_answer() {
         tokio::spawn(store.settle(&held, &[ExactAmount::whole(3)]))
     };
     settle(0).await.unwrap().unwrap();
-    let calls: Vec<_> = [0, 1, 2, 77].map(settle).into_iter().collect();
+    // So that the server knows the script for several.
+    for call in [10, 11].map(settle) {
+        call.await.unwrap().unwrap();
+    }
+    let before = scripts(&server);
+    server.freeze().unwrap();
+    let mut calls = Vec::new();
+    for id in [0, 1, 2, 77] {
+        calls.push(settle(id));
+        // So that it would be on its way, if it did not wait.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    }
+    server.thaw().unwrap();
     let mut settled = Vec::new();
     for call in calls {
         settled.push(call.await.unwrap().unwrap());
     }
     assert_eq!(settled, [Settled::Already, Settled::Applied, Settled::Applied, Settled::WithoutReservation]);
+    assert_eq!(scripts(&server) - before, 2, "the first, and those that waited for it");
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 -- Charges what one copy had spent before, a part of it, once.
 --
--- KEYS: the copies, then a counter an entry. ARGV: time or nothing, the part's name, units and millionths
+-- KEYS: the parts that the copy has told, then a counter an entry. ARGV: time or nothing, the part's name, units and millionths
 -- of each entry, the moment of each, the plan without charges.
 
 local KEPT_MS = '316224000000'
