@@ -137,6 +137,24 @@ impl<R: Records> Reservations<R> {
         Ok(settled)
     }
 
+    /// As [`settle`](Self::settle), but only what was reserved is settled: of an id that is not known nothing is charged.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn settle_held(
+        &mut self,
+        counters: &mut impl Counters,
+        now: TimestampMs,
+        held: &Held,
+        actuals: &[ExactAmount],
+    ) -> Result<Settled, LedgerError> {
+        match self.by_id.get_mut(held.id) {
+            Some(record) if record.is_held() => self.settle(counters, now, held, actuals),
+            _ => Ok(Settled::Already),
+        }
+    }
+
     fn insert(&mut self, id: ReservationId, record: Record) {
         let is_held = record.is_held();
         self.by_id.insert(id, record);

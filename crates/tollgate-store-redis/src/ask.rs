@@ -13,6 +13,9 @@ use crate::{
     request,
 };
 
+/// In place of the moment of an admission: -1 as scripts read it.
+const ONLY_HELD: u64 = u64::MAX;
+
 /// How a part is asked for a reservation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Mode {
@@ -87,10 +90,10 @@ impl Inner {
         whole: Whole<'_>,
         part: &Part,
         actuals: &[ExactAmount],
-        at: TimestampMs,
+        at: Option<TimestampMs>,
     ) -> Result<Settled, StoreError> {
         let used = request::actuals(&part.of_all(actuals));
-        let at = at.get().to_le_bytes();
+        let at = at.map_or(ONLY_HELD, TimestampMs::get).to_le_bytes();
         let arguments = |_| {
             let time = self.time().to_le_bytes();
             vec![[whole.fingerprint, &at[..], &time, &used, &part.entries].concat().into()]

@@ -312,7 +312,13 @@ impl Store for RedisStore {
 
     fn settle(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'static, Settled> {
         let (store, held, actuals) = (Arc::clone(&self.0), held.clone(), actuals.to_vec());
-        StoreFuture::waiting(async move { store.settle_all(&held, &actuals).await })
+        let at = Some(held.at);
+        StoreFuture::waiting(async move { store.settle_all(&held, &actuals, at).await })
+    }
+
+    fn settle_held(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'static, Settled> {
+        let (store, held, actuals) = (Arc::clone(&self.0), held.clone(), actuals.to_vec());
+        StoreFuture::waiting(async move { store.settle_all(&held, &actuals, None).await })
     }
 
     fn inspect(&self, limits: &[Arc<Limit>]) -> StoreFuture<'_, Vec<CounterView>> {

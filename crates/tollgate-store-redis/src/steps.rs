@@ -12,7 +12,7 @@ use std::{
 };
 
 use tollgate_limiter::{
-    Amount, Attempt, ExactAmount, Held, LedgerError, Plan, ReservationId, Settled, Verdict,
+    Amount, Attempt, ExactAmount, Held, LedgerError, Plan, ReservationId, Settled, TimestampMs, Verdict,
 };
 use tollgate_store::StoreError;
 
@@ -67,15 +67,17 @@ impl Inner {
         self.conclude(whole, &parts, step, first, others, false).await
     }
 
-    /// The first part first: that the call does not fit the reservation is known there.
+    /// The first part first: that the call does not fit the reservation is known there. Where there is no reservation,
+    /// what was used is charged as admitted at a moment, if one is given.
     pub(crate) async fn settle_all(
         &self,
         held: &Held,
         actuals: &[ExactAmount],
+        at: Option<TimestampMs>,
     ) -> Result<Settled, StoreError> {
         check_length(&held.plan, actuals.len())?;
         let parts = Parts::of(&self.keys, held.id, &held.plan, false)?;
-        let (whole, at) = (parts.whole(&held.plan), held.at);
+        let whole = parts.whole(&held.plan);
         let first = self.settle_part(whole, &parts.first, actuals, at).await?;
         if !whole.is_split {
             return Ok(first);

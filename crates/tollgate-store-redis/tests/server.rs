@@ -349,5 +349,7 @@ async fn what_is_not_settled_stays_charged_and_a_late_settle_corrects_it() {
     let store = connect(&server).await;
     assert!(reserve(&store, 2, &plan(&[(&day, 5)])).await.is_none());
     assert_eq!(store.settle(&abandoned, &[ExactAmount::whole(1)]).await.unwrap(), Settled::Applied);
-    assert!(reserve(&store, 3, &plan(&[(&day, 9)])).await.is_some());
+    let held = reserve(&store, 3, &plan(&[(&day, 9)])).await.unwrap();
+    assert_eq!(store.settle_held(&held, &[ExactAmount::whole(2)]).await.unwrap(), Settled::Applied);
+    assert!(reserve(&store, 4, &plan(&[(&day, 7)])).await.is_some());
 }

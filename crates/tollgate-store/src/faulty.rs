@@ -80,6 +80,10 @@ impl Store for FaultyStore {
         self.run(|| self.store.settle(held, actuals))
     }
 
+    fn settle_held(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'static, Settled> {
+        self.run(|| self.store.settle_held(held, actuals))
+    }
+
     fn inspect(&self, limits: &[Arc<Limit>]) -> StoreFuture<'_, Vec<CounterView>> {
         self.run(|| self.store.inspect(limits))
     }

@@ -54,6 +54,15 @@ pub trait Store: Send + Sync + 'static {
     /// the calendar period of the admission. The answer may be waited for by another task than the call's.
     fn settle(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'static, Settled>;
 
+    /// As [`settle`](Self::settle), but only where the reservation is still held: for a settlement that the store may have
+    /// had so long ago that it does not know of it any more. Otherwise nothing changes.
+    ///
+    /// A store that cannot tell does nothing, as this does: the reservation stays charged.
+    fn settle_held(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'static, Settled> {
+        let _ = (held, actuals);
+        StoreFuture::ready(Ok(Settled::Already))
+    }
+
     /// How the counters of `limits` stand.
     fn inspect(&self, limits: &[Arc<Limit>]) -> StoreFuture<'_, Vec<CounterView>>;
 

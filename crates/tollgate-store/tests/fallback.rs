@@ -263,7 +263,7 @@ fn what_the_store_may_have_forgotten_is_not_sent_twice() {
     world.faulty.set(Fault::None);
     world.advance(600_000);
     now(world.store.write_through());
-    assert_eq!(world.store.status().settlements_lost, 1);
+    assert_eq!((world.store.status().settlements_lost, world.store.waiting()), (0, 0));
     assert_eq!(world.shared(&usd), (60, 0), "the first was run when it was sent");
 }
 
@@ -312,6 +312,20 @@ fn what_is_sent_again_does_not_crowd_out_what_waits() {
     world.faulty.set(Fault::Refused);
     assert!(matches!(world.settle(&held, &[1]), Err(StoreError::Deferred)));
     assert_eq!((world.store.waiting(), world.store.status().settlements_lost), (32_769, 0));
+}
+
+/// A settlement that was lost on its way, and an outage of half a day: nothing stays held by a copy that lives.
+#[test]
+fn what_is_still_held_after_a_long_outage_is_settled() {
+    let world = World::new();
+    let usd = hard("usd", Rule::Calendar(Period::Month), 1_000);
+    let held = world.held(1, &plan(&[(&usd, 100)])).unwrap();
+    world.faulty.set(Fault::CallLost);
+    world.settle(&held, &[30]).unwrap_err();
+    world.faulty.set(Fault::None);
+    world.advance(43_200_000);
+    now(world.store.write_through());
+    assert_eq!((world.shared(&usd), world.store.waiting()), ((30, 0), 0));
 }
 
 #[test]

@@ -1,7 +1,8 @@
 -- Replaces what a reservation holds by what was used. Never refused.
 --
 -- KEYS: the record, its extensions, then a counter an entry. ARGV, one text: the plan's fingerprint (16 bytes), the
--- moment of the admission (8), the time or 0 (8), units and millionths of each entry (16), the plan.
+-- moment of the admission (8), or -1 where only what is still held is settled, the time or 0 (8), units and millionths of
+-- each entry (16), the plan.
 
 local fingerprint, admitted_at, given = parse('<c16ll', ARGV[1])
 local now, plan_from = now_ms(given), 33 + 16 * (#KEYS - 2)
@@ -12,12 +13,15 @@ local record = values[1] and read_record(values[1])
 if record and record.plan ~= fingerprint then
   return 'X plan'
 elseif record and record.state == 'E' then
-  return record.rest == amounts and 'S already' or 'S conflict'
+  return (admitted_at < 0 or record.rest == amounts) and 'S already' or 'S conflict'
 end
 
 local keys = { KEYS[1], unpack(KEYS, 3) }
 local entries, actuals = read_entries(plan, keys, values, 1, now), numbers_in(amounts)
 if not record or record.state == 'R' then
+  if admitted_at < 0 then
+    return 'S already'
+  end
   record_unheld(entries, actuals, admitted_at, now)
   write_record(KEYS[1], 'E', fingerprint, '', '', amounts)
   return 'S unheld'

@@ -119,6 +119,10 @@ impl<'a> Desk<'a> {
         self.settle_exactly(held, &whole(actuals)).unwrap()
     }
 
+    pub(super) fn settle_held(&self, held: &Held, actuals: &[u64]) -> Settled {
+        self.answer(self.store.settle_held(held, &whole(actuals))).unwrap()
+    }
+
     pub(super) fn views(&self, limits: &[&Arc<Limit>]) -> Vec<CounterView> {
         let limits: Vec<_> = limits.iter().map(|limit| Arc::clone(limit)).collect();
         self.answer(self.store.inspect(&limits)).unwrap()

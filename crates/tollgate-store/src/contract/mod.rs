@@ -77,6 +77,7 @@ macro_rules! contract_list {
             protocol::a_release_before_its_reserve_wins
             protocol::a_settle_happens_once
             protocol::a_settle_without_a_reservation_charges_the_admission
+            protocol::a_settle_of_what_is_held_charges_nothing_else
             protocol::an_extension_charges_once_per_step
             protocol::an_extension_is_all_or_nothing
             protocol::the_number_of_amounts_is_the_plans

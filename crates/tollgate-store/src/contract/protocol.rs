@@ -90,6 +90,20 @@ pub(super) fn a_settle_without_a_reservation_charges_the_admission(harness: &dyn
     assert_eq!((desk.stands(&requests), desk.stands(&day)), ((0, 0), (0, 1)));
 }
 
+pub(super) fn a_settle_of_what_is_held_charges_nothing_else(harness: &dyn Harness) {
+    let desk = Desk::on_monday(harness);
+    let limit = budget("usd", Period::Day, 100);
+    let entries = plan(&[(&limit, 20)]);
+    let [held, ended] = [(); 2].map(|()| desk.reserve(&entries).unwrap());
+    desk.settle(&ended, &[7]);
+    let unknown = Held { id: desk.new_id(), ..ended.clone() };
+    assert_eq!([&ended, &unknown].map(|held| desk.settle_held(held, &[9])), [Settled::Already; 2]);
+    assert_eq!(desk.stands(&limit), (7, 20));
+    // A store may be unable to tell, and leaves it charged.
+    let (settled, stands) = (desk.settle_held(&held, &[9]), desk.stands(&limit));
+    assert!(matches!((settled, stands), (Settled::Applied, (16, 0)) | (Settled::Already, (7, 20))));
+}
+
 pub(super) fn an_extension_charges_once_per_step(harness: &dyn Harness) {
     let desk = Desk::on_monday(harness);
     let limit = budget("usd", Period::Day, 100);

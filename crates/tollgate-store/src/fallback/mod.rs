@@ -40,7 +40,7 @@ pub struct FailurePolicy {
     /// Whether nothing passes while the store is away, with or without a hard budget.
     pub closed: bool,
     /// For how long the shared store remembers a reservation that is over. A settlement that it may have had
-    /// is not sent again after that.
+    /// counts after that only where the reservation is still held.
     pub remembered: Duration,
 }
 
@@ -214,7 +214,13 @@ impl Inner {
             if !is_last && self.circuit.gate(now) == Gate::Shut {
                 return;
             }
-            match self.shared.settle(&waiting.held, &waiting.actuals).await {
+            let (held, actuals) = (&waiting.held, &waiting.actuals);
+            // What it may have had so long ago could count twice.
+            let answer = match waiting.is_remembered {
+                true => self.shared.settle(held, actuals).await,
+                false => self.shared.settle_held(held, actuals).await,
+            };
+            match answer {
                 Err(error) if error.is_transient() => {
                     self.failed(&error);
                     return self.queue.failed(&waiting, error.may_have_applied(), now);
@@ -296,6 +302,10 @@ impl Store for FallbackStore {
     fn settle(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'static, Settled> {
         let (inner, held, actuals) = (Arc::clone(&self.0), held.clone(), actuals.to_vec());
         StoreFuture::waiting(async move { inner.settle(held, actuals).await })
+    }
+
+    fn settle_held(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'static, Settled> {
+        self.0.shared.settle_held(held, actuals)
     }
 
     fn inspect(&self, limits: &[Arc<Limit>]) -> StoreFuture<'_, Vec<CounterView>> {

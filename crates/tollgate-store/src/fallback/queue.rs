@@ -20,6 +20,8 @@ pub(super) struct Waiting {
     pub(super) actuals: Vec<ExactAmount>,
     /// When the store may have had it without an answer, if ever.
     sent: Option<Duration>,
+    /// The store would know that it has had it.
+    pub(super) is_remembered: bool,
     /// The store has had it, and may have lost it.
     is_again: bool,
 }
@@ -56,12 +58,13 @@ impl Queue {
 
     /// Lets a settlement wait that the store has taken at `sent`, and may have lost.
     pub(super) fn push_again(&self, held: Held, actuals: Vec<ExactAmount>, sent: Duration) {
-        self.add(Waiting { held, actuals, sent: Some(sent), is_again: true });
+        self.add(Waiting { held, actuals, sent: Some(sent), is_remembered: true, is_again: true });
     }
 
     /// Lets a settlement wait. `was_sent` if the store may have had it.
     pub(super) fn push(&self, held: Held, actuals: Vec<ExactAmount>, was_sent: bool, now: Duration) {
-        self.add(Waiting { held, actuals, sent: was_sent.then_some(now), is_again: false });
+        let sent = was_sent.then_some(now);
+        self.add(Waiting { held, actuals, sent, is_remembered: true, is_again: false });
     }
 
     fn add(&self, one: Waiting) {
@@ -77,22 +80,11 @@ impl Queue {
         }
     }
 
-    /// The first one, which stays. One that the store may have had, and would not know any more, is given up:
-    /// it could count twice.
+    /// The first one, which stays.
     pub(super) fn next(&self, now: Duration) -> Option<Waiting> {
-        loop {
-            let mut waiting = lock(&self.waiting);
-            let first = waiting.front()?;
-            if first.sent.is_none_or(|sent| now.saturating_sub(sent) < self.remembered) {
-                return Some(first.clone());
-            }
-            let (id, is_again) = (first.held.id, first.is_again);
-            waiting.pop_front();
-            drop(waiting);
-            if !is_again {
-                self.lose(id, "the store was away for longer than it remembers a settlement");
-            }
-        }
+        let mut first = lock(&self.waiting).front().cloned()?;
+        first.is_remembered = first.sent.is_none_or(|sent| now.saturating_sub(sent) < self.remembered);
+        Some(first)
     }
 
     /// The store has answered to it.

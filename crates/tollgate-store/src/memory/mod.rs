@@ -158,6 +158,12 @@ impl Store for MemoryStore {
         })
     }
 
+    fn settle_held(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'static, Settled> {
+        self.run(held.id, &held.plan, |reservations, counters, now| {
+            reservations.settle_held(counters, now, held, actuals)
+        })
+    }
+
     fn inspect(&self, limits: &[Arc<Limit>]) -> StoreFuture<'_, Vec<CounterView>> {
         let now = self.clock.now();
         let views = self.counters.lock(limits.iter().map(|limit| &**limit), |counters| {
