@@ -11,7 +11,7 @@ use std::{
     num::NonZeroU64,
     pin::pin,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, Waker},
@@ -23,8 +23,8 @@ use tollgate_limiter::{
     Rule, TimestampMs, Verdict,
 };
 use tollgate_store::{
-    Attempt, Clock, CounterView, FailurePolicy, FallbackStore, Fault, FaultyStore, Held, ManualClock,
-    MemoryStore, Settled, Store, StoreError, StoreFuture,
+    Attempt, Backlog, Clock, CounterView, FailurePolicy, FallbackStore, Fault, FaultyStore, Held,
+    ManualClock, MemoryStore, Settled, Store, StoreError, StoreFuture,
 };
 
 const START: TimestampMs = TimestampMs::new(1_795_996_800_000);
@@ -326,6 +326,59 @@ fn what_is_still_held_after_a_long_outage_is_settled() {
     world.advance(43_200_000);
     now(world.store.write_through());
     assert_eq!((world.shared(&usd), world.store.waiting()), ((30, 0), 0));
+}
+
+/// What a backlog has, as a file would.
+#[derive(Default)]
+struct Kept(Mutex<Vec<(Held, Vec<ExactAmount>)>>);
+
+impl Kept {
+    fn ids(&self) -> Vec<u128> {
+        self.0.lock().unwrap().iter().map(|(held, _)| held.id.get()).collect()
+    }
+}
+
+impl Backlog for Kept {
+    fn add(&self, held: &Held, actuals: &[ExactAmount]) {
+        self.0.lock().unwrap().push((held.clone(), actuals.to_vec()));
+    }
+
+    fn clear(&self) {
+        self.0.lock().unwrap().clear();
+    }
+}
+
+/// A process dies while settlements wait: the next one settles those that the store has not had, and no other.
+#[test]
+fn what_waits_when_a_process_dies_is_settled_by_the_next_one_where_it_is_still_held() {
+    let world = World::new();
+    let usd = hard("usd", Rule::Calendar(Period::Day), 1_000);
+    let [lost, had, refused] = [1, 2, 3].map(|id| world.held(id, &plan(&[(&usd, 100)])).unwrap());
+    let kept = Arc::new(Kept::default());
+    world.store.keep_waiting_in(Arc::clone(&kept) as Arc<dyn Backlog>, Vec::new());
+    for (held, fault) in [(&lost, Fault::CallLost), (&had, Fault::AnswerLost), (&refused, Fault::Refused)] {
+        world.faulty.set(fault);
+        world.advance(RETRY_MS);
+        assert!(matches!(world.settle(held, &[30]), Err(StoreError::Deferred)));
+    }
+    assert_eq!(kept.ids(), [1, 2, 3]);
+    assert_eq!(world.shared(&usd), (30, 200), "the second was run");
+
+    world.faulty.set(Fault::None);
+    let policy = FailurePolicy {
+        retry: Duration::from_millis(RETRY_MS),
+        local_share: NonZeroU64::MIN,
+        closed: false,
+        remembered: Duration::from_secs(540),
+    };
+    let shared = Arc::clone(&world.faulty) as Arc<dyn Store>;
+    let next = FallbackStore::new(shared, Arc::clone(&world.clock) as Arc<dyn Clock>, policy);
+    let left = kept.0.lock().unwrap().clone();
+    // It forgets none before they are settled.
+    next.keep_waiting_in(Arc::clone(&kept) as Arc<dyn Backlog>, left);
+    assert_eq!(kept.ids(), [1, 2, 3]);
+    now(next.write_through());
+    assert_eq!((world.shared(&usd), next.waiting(), kept.ids()), ((90, 0), 0, vec![]));
 }
 
 #[test]

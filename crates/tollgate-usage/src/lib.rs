@@ -6,6 +6,7 @@
 #![deny(clippy::float_arithmetic)]
 
 mod checkpoint;
+mod deferred;
 mod error;
 mod event;
 mod journal;
@@ -15,6 +16,7 @@ mod report;
 mod timestamp;
 mod writer;
 
+pub use deferred::{Deferred, Settlement};
 pub use error::UsageError;
 pub use event::{
     Attributes, Event, FirstReserved, Flags, ModelUse, Outcome, RefusalEvent, RefusingLimit, Session,

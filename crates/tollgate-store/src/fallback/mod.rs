@@ -27,6 +27,7 @@ use tollgate_limiter::{
 use crate::{Clock, MemoryStore, Store, StoreError, StoreFuture, StoreStatus};
 use circuit::{Circuit, Gate};
 use local::Local;
+pub use queue::Backlog;
 use queue::Queue;
 use recent::Recent;
 
@@ -96,6 +97,12 @@ impl FallbackStore {
     /// the one that it was, because it may have lost some: those that it has change nothing. How many there are.
     pub fn send_again(&self) -> usize {
         self.0.recent.take().map(|(at, held, actuals)| self.0.queue.push_again(held, actuals, at)).count()
+    }
+
+    /// From now on settlements that wait are written down in `backlog` too. `left` are those that an earlier process
+    /// wrote down there: they count where their reservations are still held.
+    pub fn keep_waiting_in(&self, backlog: Arc<dyn Backlog>, left: Vec<(Held, Vec<ExactAmount>)>) {
+        self.0.queue.keep_in(backlog, left);
     }
 
     /// How many settlements the store had lost, and has got once more.

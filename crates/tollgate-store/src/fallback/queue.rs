@@ -2,7 +2,10 @@
 
 use std::{
     collections::VecDeque,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -22,28 +25,60 @@ pub(super) struct Waiting {
     sent: Option<Duration>,
     /// The store would know that it has had it.
     pub(super) is_remembered: bool,
+    /// It was written down by another process, and nobody knows whether the store has had it.
+    is_left: bool,
     /// The store has had it, and may have lost it.
     is_again: bool,
 }
 
 /// Settlements in the order in which they came.
-#[derive(Debug)]
 pub(super) struct Queue {
     waiting: Mutex<VecDeque<Waiting>>,
     /// For how long the store knows that it has had one.
     remembered: Duration,
     lost: AtomicU64,
     repaired: AtomicU64,
+    /// Where they are written down too.
+    backlog: OnceLock<Arc<dyn Backlog>>,
+}
+
+/// Where settlements that wait outlive the process. Called one at a time, while calls wait.
+pub trait Backlog: Send + Sync {
+    /// Writes a settlement down that waits.
+    fn add(&self, held: &Held, actuals: &[ExactAmount]);
+
+    /// Forgets all of them: none waits any more.
+    fn clear(&self);
+}
+
+impl Waiting {
+    const fn new(held: Held, actuals: Vec<ExactAmount>) -> Self {
+        Self { held, actuals, sent: None, is_remembered: true, is_left: false, is_again: false }
+    }
 }
 
 impl Queue {
-    pub(super) const fn new(remembered: Duration) -> Self {
+    pub(super) fn new(remembered: Duration) -> Self {
         let (lost, repaired) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { waiting: Mutex::new(VecDeque::new()), remembered, lost, repaired }
+        let (waiting, backlog) = (Mutex::new(VecDeque::new()), OnceLock::new());
+        Self { waiting, remembered, lost, repaired, backlog }
     }
 
     pub(super) fn len(&self) -> usize {
         lock(&self.waiting).len()
+    }
+
+    /// From now on they are written down in `backlog` too. `left` are those in it, which are taken up.
+    pub(super) fn keep_in(&self, backlog: Arc<dyn Backlog>, left: Vec<(Held, Vec<ExactAmount>)>) {
+        for (held, actuals) in left {
+            self.add(Waiting { is_left: true, ..Waiting::new(held, actuals) });
+        }
+        let waiting = lock(&self.waiting);
+        if waiting.is_empty() {
+            backlog.clear();
+        }
+        // The first one stays.
+        let _ = self.backlog.set(backlog);
     }
 
     /// How many were given up: their reservations stay charged.
@@ -58,19 +93,22 @@ impl Queue {
 
     /// Lets a settlement wait that the store has taken at `sent`, and may have lost.
     pub(super) fn push_again(&self, held: Held, actuals: Vec<ExactAmount>, sent: Duration) {
-        self.add(Waiting { held, actuals, sent: Some(sent), is_remembered: true, is_again: true });
+        self.add(Waiting { sent: Some(sent), is_again: true, ..Waiting::new(held, actuals) });
     }
 
     /// Lets a settlement wait. `was_sent` if the store may have had it.
     pub(super) fn push(&self, held: Held, actuals: Vec<ExactAmount>, was_sent: bool, now: Duration) {
         let sent = was_sent.then_some(now);
-        self.add(Waiting { held, actuals, sent, is_remembered: true, is_again: false });
+        self.add(Waiting { sent, ..Waiting::new(held, actuals) });
     }
 
     fn add(&self, one: Waiting) {
         let mut waiting = lock(&self.waiting);
         // What is sent again has been taken once, and leaves room for what was not.
         if waiting.len() < if one.is_again { WAITING_MAX / 2 } else { WAITING_MAX } {
+            if let Some(backlog) = self.backlog.get().filter(|_| !one.is_again) {
+                backlog.add(&one.held, &one.actuals);
+            }
             waiting.push_back(one);
             return;
         }
@@ -83,7 +121,8 @@ impl Queue {
     /// The first one, which stays.
     pub(super) fn next(&self, now: Duration) -> Option<Waiting> {
         let mut first = lock(&self.waiting).front().cloned()?;
-        first.is_remembered = first.sent.is_none_or(|sent| now.saturating_sub(sent) < self.remembered);
+        let is_recent = first.sent.is_none_or(|sent| now.saturating_sub(sent) < self.remembered);
+        first.is_remembered = is_recent && !first.is_left;
         Some(first)
     }
 
@@ -95,6 +134,9 @@ impl Queue {
         let mut all = lock(&self.waiting);
         if all.front().is_some_and(|first| first.held.id == waiting.held.id) {
             all.pop_front();
+            if let Some(backlog) = self.backlog.get().filter(|_| all.is_empty()) {
+                backlog.clear();
+            }
         }
     }
 
