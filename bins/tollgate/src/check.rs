@@ -11,11 +11,13 @@ use crate::{
     describe::describe_limit,
     load,
     out::print,
+    store,
 };
 
 pub(crate) fn run(args: &ConfigArgs) -> Result<(), Failure> {
     // A failed check is refused input, not a server that cannot start.
     let (config, prices) = load::load(&args.config).map_err(|failure| Failure::refused(failure.message))?;
+    store::check(&config)?;
     let models = prices.models().count();
     let setup = Setup::new(config.clone(), prices);
     // Writing into a string cannot fail.
@@ -25,7 +27,7 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<(), Failure> {
             writeln!(out, "provider {:<16} {:<10} {}", provider.id, protocol(provider), provider.base_url);
     }
     let _ = writeln!(out, "prices   {models} models");
-    let _ = writeln!(out, "store    {}", store(&config.store));
+    let _ = writeln!(out, "store    {}", store_of(&config.store));
     let _ = writeln!(out, "reserves {}", reservation(&config.reservation));
     for tenant in &config.tenants {
         let _ = writeln!(out, "\ntenant {}", tenant.id);
@@ -41,7 +43,7 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<(), Failure> {
 }
 
 /// Where counters are. Not the URL, which may hold a password.
-fn store(store: &Store) -> String {
+fn store_of(store: &Store) -> String {
     match store {
         Store::Redis(redis) => {
             let (retry_seconds, timeout_ms) = (redis.retry.as_secs(), redis.timeout.as_millis());

@@ -11,7 +11,7 @@ use tollgate_config::{Config, RedisStore, Store as Configured};
 use tollgate_limiter::ExactAmount;
 use tollgate_proxy::{Setup, Spending};
 use tollgate_store::{Backlog, Clock, FailurePolicy, Held, MemoryStore, Store};
-use tollgate_store_redis::{Guard, Settings, SharedStore, Spend};
+use tollgate_store_redis::{ConnectError, Guard, Settings, SharedStore, Spend};
 use tollgate_usage::{Deferred, ReplaySummary};
 
 use crate::{cli::Failure, progress::bytes_bar};
@@ -36,7 +36,7 @@ pub(crate) fn open(config: &Config, setup: &mut Setup, clock: &Arc<dyn Clock>) -
             let summary = read(|progress| setup.recover(progress))?;
             let guard = guard(redis, &config.usage.file, &spending)?;
             let shared = SharedStore::start(&settings(redis), policy(redis), Some(guard), clock.clone());
-            let shared = shared.map_err(Failure::refused)?;
+            let shared = shared.map_err(refused)?;
             let (deferred, left) = Deferred::open(&config.usage.file).map_err(Failure::refused)?;
             if !left.is_empty() {
                 tracing::warn!(
@@ -62,6 +62,21 @@ pub(crate) fn open(config: &Config, setup: &mut Setup, clock: &Arc<dyn Clock>) -
             );
             Ok(Open { store, spending, _shared: None })
         }
+    }
+}
+
+/// Whether the store that the configuration names may be opened, without doing so.
+pub(crate) fn check(config: &Config) -> Result<(), Failure> {
+    match &config.store {
+        Configured::Redis(redis) => settings(redis).check().map_err(refused),
+        _ => Ok(()),
+    }
+}
+
+fn refused(error: ConnectError) -> Failure {
+    match error {
+        ConnectError::Url(reason) => Failure::refused(format!("store.url cannot be used: {reason}")),
+        error => Failure::refused(error),
     }
 }
 

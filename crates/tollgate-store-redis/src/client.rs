@@ -68,13 +68,7 @@ impl Script {
 impl Client {
     /// Begins to connect, on the runtime of the caller.
     pub(crate) fn connect(settings: &Settings) -> Result<Self, ConnectError> {
-        let url = |error: Error| ConnectError::Url(error.details().to_owned());
-        let scheme = settings.url.split_once("://").map_or("", |(scheme, _)| scheme);
-        if !SCHEMES.contains(&scheme) {
-            return Err(ConnectError::Url(format!("it has to begin with one of {}", SCHEMES.join(", "))));
-        }
-        let mut config = Config::from_url(&settings.url).map_err(url)?;
-        config.fail_fast = false;
+        let config = config(&settings.url)?;
         let is_cluster = config.server.is_clustered();
         let mut builder = Builder::from_config(config);
         builder.set_policy(reconnect_policy());
@@ -88,7 +82,7 @@ impl Client {
             connection.unresponsive.max_timeout = Some(silence_max(settings));
             connection.unresponsive.interval = CHECK;
         });
-        let fred = builder.build().map_err(url)?;
+        let fred = builder.build().map_err(of_url)?;
         let keeper = tokio::spawn(keep(fred.clone(), Running(fred.connect())));
         Ok(Self { fred, keeper, is_cluster, silence: Silence::new(silence_max(settings)) })
     }
@@ -101,6 +95,11 @@ impl Client {
     /// Whether there is a connection, as far as is known.
     pub(crate) fn is_connected(&self) -> bool {
         self.fred.is_connected()
+    }
+
+    /// Tells why there is no connection, as far as that is not just that nobody answers.
+    pub(crate) fn troubles(&self) -> Troubles {
+        Troubles(self.fred.error_rx())
     }
 
     /// Tells of each time that a connection was made anew.
@@ -271,10 +270,57 @@ impl Reconnections {
     }
 }
 
+/// Tells why there is no connection.
+pub(crate) struct Troubles(broadcast::Receiver<(Error, Option<Server>)>);
+
+impl Troubles {
+    /// Waits for the next reason. `None`: there is none any more.
+    pub(crate) async fn next(&mut self) -> Option<String> {
+        loop {
+            match self.0.recv().await {
+                Ok((error, _)) if !is_of_network(error.kind()) => {
+                    return Some(format!("{}: {}", error.kind().to_str(), error.details()));
+                }
+                Err(broadcast::error::RecvError::Closed) => return None,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Whether a server that is not there, or goes away, looks like this.
+const fn is_of_network(kind: &ErrorKind) -> bool {
+    matches!(kind, ErrorKind::IO | ErrorKind::Timeout | ErrorKind::Canceled | ErrorKind::Cluster)
+}
+
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client").field("is_connected", &self.is_connected()).finish_non_exhaustive()
     }
+}
+
+/// What a URL says, for a connection that goes on when there is no server at first.
+fn config(url: &str) -> Result<Config, ConnectError> {
+    let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
+    if !SCHEMES.contains(&scheme) {
+        return Err(ConnectError::Url(format!("it has to begin with one of {}", SCHEMES.join(", "))));
+    }
+    let mut config = Config::from_url(url).map_err(of_url)?;
+    config.fail_fast = false;
+    Ok(config)
+}
+
+/// Whether there may be a connection to a URL.
+pub(crate) fn check(url: &str) -> Result<(), ConnectError> {
+    config(url).map(drop)
+}
+
+fn of_url(error: Error) -> ConnectError {
+    let reason = error.details().trim_end_matches('.');
+    ConnectError::Url(format!(
+        "{reason}; it is `redis://user:password@host:port/database`, where `@`, `:`, `/`, `?`, `#` and spaces of user \
+         and password are percent-encoded (`@` is `%40`)"
+    ))
 }
 
 /// How long a connection may say nothing to what it is asked.

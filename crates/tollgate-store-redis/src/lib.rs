@@ -71,6 +71,15 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Whether the URL can be used, without a connection.
+    ///
+    /// # Errors
+    ///
+    /// It cannot.
+    pub fn check(&self) -> Result<(), ConnectError> {
+        client::check(&self.url)
+    }
+
     /// How long one of two attempts may take.
     fn attempt(&self) -> Duration {
         self.timeout / 2

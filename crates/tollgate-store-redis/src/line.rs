@@ -64,7 +64,7 @@ pub(crate) struct Lines {
     _watch: Watch,
 }
 
-/// Begins new epochs. Dropping it ends that.
+/// Begins new epochs, and says why there is no connection. Dropping it ends that.
 #[derive(Debug)]
 struct Watch(JoinHandle<()>);
 
@@ -100,9 +100,25 @@ impl Lines {
         let main_runtime = Handle::try_current().ok().map(|runtime| runtime.id());
         let epoch = Arc::new(AtomicU64::new(1));
         let (mut reconnections, next) = (main.client.reconnections(), Arc::clone(&epoch));
+        let mut troubles = main.client.troubles();
         let watch = Watch(tokio::spawn(async move {
-            while reconnections.next().await {
-                next.fetch_add(1, Ordering::SeqCst);
+            let mut said = None;
+            loop {
+                tokio::select! {
+                    is_made = reconnections.next() => {
+                        if !is_made {
+                            return;
+                        }
+                        next.fetch_add(1, Ordering::SeqCst);
+                        said = None;
+                    }
+                    Some(reason) = troubles.next() => {
+                        if said.as_ref() != Some(&reason) {
+                            tracing::error!(reason, "there is no connection to Redis");
+                        }
+                        said = Some(reason);
+                    }
+                }
             }
         }));
         Ok(Self {

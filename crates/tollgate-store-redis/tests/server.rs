@@ -268,13 +268,24 @@ async fn limits_that_scripts_cannot_count_exactly_are_refused() {
 
 #[tokio::test]
 async fn a_url_that_is_none_is_refused() {
-    assert_refused("http://127.0.0.1");
-}
-
-fn assert_refused(url: &str) {
-    let (url, prefix) = (url.to_owned(), "tollgate".to_owned());
-    let settings = Settings { url, prefix, timeout: Duration::from_millis(250) };
-    assert!(matches!(RedisStore::connect(&settings), Err(ConnectError::Url(_))));
+    let settings = |url: &str| {
+        let (url, prefix) = (url.to_owned(), "tollgate".to_owned());
+        Settings { url, prefix, timeout: Duration::from_millis(250) }
+    };
+    for url in [
+        "http://127.0.0.1",
+        "redis://",
+        "redis://127.0.0.1:99999",
+        "redis://127.0.0.1/abc",
+        "redis://user:p@ss/word@127.0.0.1",
+        "redis-sentinel://127.0.0.1",
+        "redis-cluster://127.0.0.1?node=junk",
+    ] {
+        assert!(matches!(RedisStore::connect(&settings(url)), Err(ConnectError::Url(_))), "{url}");
+        let Err(ConnectError::Url(reason)) = settings(url).check() else { panic!("{url}") };
+        assert!(!reason.contains("word"), "{reason}");
+    }
+    assert!(settings("redis://user:p%40ss%2Fword@127.0.0.1:6379/2").check().is_ok());
 }
 
 #[tokio::test]
