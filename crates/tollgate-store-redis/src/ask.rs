@@ -85,6 +85,8 @@ impl Inner {
         answer(whole, part, step, &reply, is_repeated)
     }
 
+    /// Where the reservation is gone, what was used is charged as admitted at a moment, if one is given, and Redis knows
+    /// what was spent before: one that has forgotten it is told of this call too.
     pub(crate) async fn settle_part(
         &self,
         whole: Whole<'_>,
@@ -92,6 +94,37 @@ impl Inner {
         actuals: &[ExactAmount],
         at: Option<TimestampMs>,
     ) -> Result<Settled, StoreError> {
+        let first = if self.is_guarded() { None } else { at };
+        if let Some(settled) = self.settle_at(whole, part, actuals, first).await? {
+            return Ok(settled);
+        }
+        // In a box, as it is rare.
+        Box::pin(self.settle_gone(whole, part, actuals, at)).await
+    }
+
+    async fn settle_gone(
+        &self,
+        whole: Whole<'_>,
+        part: &Part,
+        actuals: &[ExactAmount],
+        at: Option<TimestampMs>,
+    ) -> Result<Settled, StoreError> {
+        let Some(at) = at else { return Ok(Settled::Already) };
+        if self.client().get_all(&[self.keys.ready(part.tag)]).await?.iter().any(Option::is_none) {
+            return Err(StoreError::Unavailable("Redis does not know what was spent".to_owned()));
+        }
+        let settled = self.settle_at(whole, part, actuals, Some(at)).await?;
+        Ok(settled.unwrap_or(Settled::Already))
+    }
+
+    /// `None`: the reservation is gone, and no moment is given.
+    async fn settle_at(
+        &self,
+        whole: Whole<'_>,
+        part: &Part,
+        actuals: &[ExactAmount],
+        at: Option<TimestampMs>,
+    ) -> Result<Option<Settled>, StoreError> {
         let used = request::actuals(&part.of_all(actuals));
         let at = at.map_or(ONLY_HELD, TimestampMs::get).to_le_bytes();
         let arguments = |_| {

@@ -62,6 +62,8 @@ pub(crate) struct Seen {
     pub(crate) servers: Servers,
     /// They know what this copy had spent, though not all of them are those of before.
     pub(crate) lacks_latest: bool,
+    /// They know what this copy had spent.
+    pub(crate) are_told: bool,
 }
 
 /// In how many parts a copy brings back what it spent, at most twice: each of them is taken once, whatever is
@@ -84,16 +86,17 @@ struct Seed {
 
 impl RedisStore {
     /// Looks whether this copy is known everywhere to have brought back what it had spent, and does so where not.
-    /// `known` are the servers as they were when it was last looked.
+    /// `known` are the servers as they were when it was last looked, and `begin` is called before anything is told.
     pub(crate) async fn keep_seeded(
         &self,
         guard: &Guard,
         clock: &Arc<dyn Clock>,
         known: Option<&Servers>,
+        begin: impl FnOnce(),
     ) -> Result<Seen, StoreError> {
         let servers = self.servers().await?;
         let tags: Vec<_> = self.0.keys.tags().collect();
-        let found = self.look(guard, &tags, None).await?;
+        let mut found = self.look(guard, &tags, None).await?;
         // What was found may be another server's.
         if self.servers().await? != servers {
             return Err(StoreError::Unavailable("another Redis has begun to answer".to_owned()));
@@ -102,13 +105,14 @@ impl RedisStore {
         let missing = |(tag, copies): (&Tag, &Copies)| (!copies.has_this).then_some(*tag);
         let missing: Vec<_> = tags.iter().zip(&found).filter_map(missing).collect();
         if !missing.is_empty() {
+            begin();
             self.bring_back(guard, clock, &missing).await?;
-            let found = self.look(guard, &tags, None).await?;
+            found = self.look(guard, &tags, None).await?;
             self.note(guard, &found);
         }
         // One that knew nothing has been told everything.
         let lacks_latest = missing.is_empty() && known.is_some_and(|known| *known != servers);
-        Ok(Seen { servers, lacks_latest })
+        Ok(Seen { servers, lacks_latest, are_told: found.iter().all(|copies| copies.has_this) })
     }
 
     /// Who answers on the main connection.

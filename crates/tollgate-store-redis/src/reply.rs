@@ -108,12 +108,13 @@ pub(crate) fn refusal_text(refusal: &Refusal) -> String {
 /// # Errors
 ///
 /// As [`verdict`].
-pub(crate) fn settled(reply: &str) -> Result<Settled, StoreError> {
+pub(crate) fn settled(reply: &str) -> Result<Option<Settled>, StoreError> {
     match reply {
-        "S applied" => Ok(Settled::Applied),
-        "S already" => Ok(Settled::Already),
-        "S conflict" => Ok(Settled::Conflict),
-        "S unheld" => Ok(Settled::WithoutReservation),
+        "S applied" => Ok(Some(Settled::Applied)),
+        "S already" => Ok(Some(Settled::Already)),
+        "S conflict" => Ok(Some(Settled::Conflict)),
+        "S unheld" => Ok(Some(Settled::WithoutReservation)),
+        "S gone" => Ok(None),
         "X plan" => Err(LedgerError::OtherPlan.into()),
         _ => Err(corrupt(reply)),
     }

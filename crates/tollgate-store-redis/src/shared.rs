@@ -218,12 +218,19 @@ fn look(redis: &RedisStore) -> Duration {
 /// that was a replica, or has begun anew from what was on its disk, may lack the latest settlements.
 async fn keep_seeded(redis: RedisStore, store: FallbackStore, guard: Guard, clock: Arc<dyn Clock>) {
     let mut known = None;
-    let (mut repaired, mut is_late) = (0, false);
+    let (mut repaired, mut is_late, mut is_telling) = (0, false, false);
     let mut sight = Sight::default();
     loop {
-        let looked = redis.keep_seeded(&guard, &clock, known.as_ref()).await;
+        // A telling that was broken off, and is gone on with, began when it began.
+        let begin = || {
+            if !std::mem::replace(&mut is_telling, true) {
+                store.begin_telling();
+            }
+        };
+        let looked = redis.keep_seeded(&guard, &clock, known.as_ref(), begin).await;
         sight.note(&redis, &store, looked.as_ref().err());
         if let Ok(seen) = looked {
+            is_telling = !seen.are_told;
             if std::mem::take(&mut is_late) {
                 store.send_again();
             }

@@ -328,6 +328,31 @@ fn what_is_still_held_after_a_long_outage_is_settled() {
     assert_eq!((world.shared(&usd), world.store.waiting()), ((30, 0), 0));
 }
 
+/// A store that has forgotten everything is told what was spent, of calls that wait too: those from before count in what
+/// it is told, later ones by themselves.
+#[test]
+fn what_a_store_is_told_does_not_count_once_more() {
+    let world = World::new();
+    let usd = hard("usd", Rule::Calendar(Period::Day), 1_000);
+    let entries = plan(&[(&usd, 100)]);
+    let forgotten = |id| Held { id: ReservationId::new(id), plan: Arc::clone(&entries), at: START };
+    world.faulty.set(Fault::Refused);
+    for id in [1, 2] {
+        world.advance(RETRY_MS);
+        assert!(matches!(world.settle(&forgotten(id), &[30]), Err(StoreError::Deferred)));
+        world.advance(1);
+        if id == 1 {
+            world.store.begin_telling();
+        }
+    }
+    world.faulty.set(Fault::None);
+    world.advance(RETRY_MS);
+    now(world.store.write_through());
+    assert_eq!((world.shared(&usd), world.store.waiting()), ((30, 0), 0), "the second");
+    // Nor is it sent again after a failover.
+    assert_eq!(world.store.send_again(), 1);
+}
+
 /// What a backlog has, as a file would.
 #[derive(Default)]
 struct Kept(Mutex<Vec<(Held, Vec<ExactAmount>)>>);

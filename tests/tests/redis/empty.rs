@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_store_redis::testing::RedisServer;
-use tollgate_tests::{PATIENCE, count, eventually, parallel};
+use tollgate_tests::{Client, PATIENCE, count, eventually, parallel};
 
 use crate::deployment::{Deployment, body, tenant};
 
@@ -57,6 +57,37 @@ async fn an_emptied_redis_refuses_hard_budgets_until_it_knows_what_was_spent() {
 async fn a_redis_that_comes_back_without_its_data_refuses_hard_budgets_until_it_knows_what_was_spent() {
     let deployment = Deployment::guarded(&config(), RedisServer::start().unwrap());
     forgetting(deployment, |server| server.restart().unwrap()).await;
+}
+
+/// Calls that are open when Redis forgets everything end before, while and after it is told what was spent: each counts
+/// once, in what is told or by itself.
+#[tokio::test]
+async fn calls_that_end_while_redis_is_told_what_was_spent_count_once() {
+    const CALLS: usize = 60;
+    let rules = "[[tenants.budgets]]\nwindow = \"day\"\nlimit_usd = 1\nmode = \"hard\"";
+    let deployment = Deployment::guarded(&tenant(rules), RedisServer::start().unwrap());
+    decided(&deployment).await;
+    for _ in 0..3 {
+        let sent =
+            || -> u64 { deployment.gateways.iter().map(|gateway| gateway.mock.counts().requests).sum() };
+        let before = sent();
+        let call = |number: usize| {
+            let client = Client::new(deployment.gateways[number % 3].address());
+            let delay = format!("x-mock-first-byte-delay-ms: {}", 150 + 15 * number);
+            tokio::spawn(async move {
+                let headers = ["x-mock-input-tokens: 10", "x-mock-output-tokens: 90", &delay];
+                client.post("/v1/messages", "key_of_t", &body(100), &headers).await.status
+            })
+        };
+        let calls: Vec<_> = (0..CALLS).map(call).collect();
+        eventually("all of them are sent", || sent() == before + CALLS as u64).await;
+        deployment.server.command(&["FLUSHALL"]).unwrap();
+        for call in calls {
+            assert_eq!(call.await.unwrap(), 200);
+        }
+        decided(&deployment).await;
+        assert_eq!(deployment.at_rest().await.spent.as_millionths(), deployment.cost_pico_usd());
+    }
 }
 
 /// Two of three copies are there: what the third has spent is not known.

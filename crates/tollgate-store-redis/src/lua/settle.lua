@@ -20,7 +20,7 @@ local keys = { KEYS[1], unpack(KEYS, 3) }
 local entries, actuals = read_entries(plan, keys, values, 1, now), numbers_in(amounts)
 if not record or record.state == 'R' then
   if admitted_at < 0 then
-    return 'S already'
+    return 'S gone'
   end
   record_unheld(entries, actuals, admitted_at, now)
   write_record(KEYS[1], 'E', fingerprint, '', '', amounts)

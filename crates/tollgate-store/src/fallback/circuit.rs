@@ -81,7 +81,8 @@ impl Circuit {
     }
 }
 
-fn nanos(span: Duration) -> u64 {
+/// As a number that fits an atomic.
+pub(super) fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 

@@ -99,6 +99,12 @@ impl FallbackStore {
         self.0.recent.take().map(|(at, held, actuals)| self.0.queue.push_again(held, actuals, at)).count()
     }
 
+    /// The shared store has forgotten what was spent, and is told all of it that was until now: settlements of calls that
+    /// have ended, and wait, count only where their reservations are still held.
+    pub fn begin_telling(&self) {
+        self.0.queue.begin_telling(self.0.clock.elapsed());
+    }
+
     /// From now on settlements that wait are written down in `backlog` too. `left` are those that an earlier process
     /// wrote down there: they count where their reservations are still held.
     pub fn keep_waiting_in(&self, backlog: Arc<dyn Backlog>, left: Vec<(Held, Vec<ExactAmount>)>) {
@@ -189,6 +195,8 @@ impl Inner {
                     self.failed(&error);
                     self.queue.push(held, actuals, error.may_have_applied(), now)
                 }
+                // It has forgotten what was spent, and is told of this call too, or takes it later.
+                Err(StoreError::Unavailable(_)) => self.queue.push(held, actuals, false, now),
                 answer => {
                     let answer = self.answered(answer, now);
                     self.took(held, actuals, answer.is_ok(), now);
@@ -232,13 +240,16 @@ impl Inner {
                     self.failed(&error);
                     return self.queue.failed(&waiting, error.may_have_applied(), now);
                 }
+                Err(StoreError::Unavailable(_)) => return,
                 answer => {
                     let answer = self.answered(answer, now);
                     if let Err(error) = &answer {
                         tracing::error!(request_id = %waiting.held.id, %error, "a settlement was not taken");
                     }
                     self.queue.done(&waiting, answer.as_ref().ok());
-                    self.took(waiting.held, waiting.actuals, answer.is_ok(), now);
+                    // One that was told otherwise is not to be sent again.
+                    let is_taken = waiting.is_remembered || matches!(answer, Ok(Settled::Applied));
+                    self.took(waiting.held, waiting.actuals, is_taken && answer.is_ok(), now);
                 }
             }
         }

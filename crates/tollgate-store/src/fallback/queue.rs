@@ -11,6 +11,7 @@ use std::{
 
 use tollgate_limiter::{ExactAmount, Held, ReservationId, Settled};
 
+use super::circuit::nanos;
 use crate::sync::{Mutex, lock};
 
 /// The most that wait. Beyond them reservations stay charged as they are, which errs towards refusing.
@@ -23,7 +24,9 @@ pub(super) struct Waiting {
     pub(super) actuals: Vec<ExactAmount>,
     /// When the store may have had it without an answer, if ever.
     sent: Option<Duration>,
-    /// The store would know that it has had it.
+    /// When its call ended.
+    since: Duration,
+    /// The store would know that it has had it, and is not told of it otherwise.
     pub(super) is_remembered: bool,
     /// It was written down by another process, and nobody knows whether the store has had it.
     is_left: bool,
@@ -38,6 +41,8 @@ pub(super) struct Queue {
     remembered: Duration,
     lost: AtomicU64,
     repaired: AtomicU64,
+    /// Until when the store was told what was spent when it had forgotten it, in nanoseconds.
+    told_ns: AtomicU64,
     /// Where they are written down too.
     backlog: OnceLock<Arc<dyn Backlog>>,
 }
@@ -52,16 +57,16 @@ pub trait Backlog: Send + Sync {
 }
 
 impl Waiting {
-    const fn new(held: Held, actuals: Vec<ExactAmount>) -> Self {
-        Self { held, actuals, sent: None, is_remembered: true, is_left: false, is_again: false }
+    const fn new(held: Held, actuals: Vec<ExactAmount>, since: Duration) -> Self {
+        Self { held, actuals, sent: None, since, is_remembered: true, is_left: false, is_again: false }
     }
 }
 
 impl Queue {
     pub(super) fn new(remembered: Duration) -> Self {
-        let (lost, repaired) = (AtomicU64::new(0), AtomicU64::new(0));
+        let [lost, repaired, told_ns] = [(); 3].map(|()| AtomicU64::new(0));
         let (waiting, backlog) = (Mutex::new(VecDeque::new()), OnceLock::new());
-        Self { waiting, remembered, lost, repaired, backlog }
+        Self { waiting, remembered, lost, repaired, told_ns, backlog }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -71,7 +76,7 @@ impl Queue {
     /// From now on they are written down in `backlog` too. `left` are those in it, which are taken up.
     pub(super) fn keep_in(&self, backlog: Arc<dyn Backlog>, left: Vec<(Held, Vec<ExactAmount>)>) {
         for (held, actuals) in left {
-            self.add(Waiting { is_left: true, ..Waiting::new(held, actuals) });
+            self.add(Waiting { is_left: true, ..Waiting::new(held, actuals, Duration::ZERO) });
         }
         let waiting = lock(&self.waiting);
         if waiting.is_empty() {
@@ -93,13 +98,13 @@ impl Queue {
 
     /// Lets a settlement wait that the store has taken at `sent`, and may have lost.
     pub(super) fn push_again(&self, held: Held, actuals: Vec<ExactAmount>, sent: Duration) {
-        self.add(Waiting { sent: Some(sent), is_again: true, ..Waiting::new(held, actuals) });
+        self.add(Waiting { sent: Some(sent), is_again: true, ..Waiting::new(held, actuals, sent) });
     }
 
     /// Lets a settlement wait. `was_sent` if the store may have had it.
     pub(super) fn push(&self, held: Held, actuals: Vec<ExactAmount>, was_sent: bool, now: Duration) {
         let sent = was_sent.then_some(now);
-        self.add(Waiting { sent, ..Waiting::new(held, actuals) });
+        self.add(Waiting { sent, ..Waiting::new(held, actuals, now) });
     }
 
     fn add(&self, one: Waiting) {
@@ -118,11 +123,17 @@ impl Queue {
         }
     }
 
+    /// The store has forgotten what was spent, and is told all of it that was until now.
+    pub(super) fn begin_telling(&self, now: Duration) {
+        self.told_ns.store(nanos(now), Ordering::SeqCst);
+    }
+
     /// The first one, which stays.
     pub(super) fn next(&self, now: Duration) -> Option<Waiting> {
         let mut first = lock(&self.waiting).front().cloned()?;
         let is_recent = first.sent.is_none_or(|sent| now.saturating_sub(sent) < self.remembered);
-        first.is_remembered = is_recent && !first.is_left;
+        let is_told = nanos(first.since) < self.told_ns.load(Ordering::SeqCst);
+        first.is_remembered = is_recent && !first.is_left && !is_told;
         Some(first)
     }
 
