@@ -18,6 +18,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use proptest::{
@@ -65,7 +66,9 @@ impl Redis {
     fn pair(&self, limits: Vec<Arc<Limit>>) -> Pair<'_> {
         let clock = Arc::new(ManualClock::new(START));
         let number = self.histories.fetch_add(1, Ordering::SeqCst);
-        let settings = (self.settings)(&format!("history{number}"));
+        // A call that is repeated because the machine stood still keeps its refusal, which the ledger does not.
+        let timeout = Duration::from_secs(60);
+        let settings = Settings { timeout, ..(self.settings)(&format!("history{number}")) };
         let _inside = self.runtime.enter();
         let store = RedisStore::connect_with_clock(&settings, Arc::clone(&clock) as Arc<dyn Clock>).unwrap();
         self.runtime.block_on(store.connected()).unwrap();
