@@ -27,7 +27,7 @@ use proptest::{
     test_runner::{Config, TestRunner},
 };
 use tollgate_limiter::{Amount, ExactAmount, Ledger, Limit, Plan, ReservationId, TimestampMs, Verdict};
-use tollgate_store::{Clock, Held, ManualClock, Store, StoreError};
+use tollgate_store::{Attempt, Clock, Held, ManualClock, Store, StoreError};
 use tollgate_store_redis::{
     RedisStore, Settings,
     testing::{RedisCluster, RedisServer},
@@ -60,6 +60,31 @@ impl Redis {
     fn new(settings: impl Fn(&str) -> Settings + 'static) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         Self { settings: Box::new(settings), runtime: runtime.unwrap(), histories: AtomicU64::new(0) }
+    }
+
+    /// Has the server know all scripts: a call whose script it does not know is sent again, behind calls that came after.
+    fn warm_up(&self) {
+        let Pair { store, clock, .. } = self.pair(Vec::new());
+        let plan = Arc::new(Plan::default());
+        let reserve = |id: u128| {
+            let (store, plan) = (store.clone(), Arc::clone(&plan));
+            async move { store.reserve(ReservationId::new(id), plan, Attempt::First).await }
+        };
+        let settle = |id: u128| {
+            store.settle(&Held { id: ReservationId::new(id), plan: Arc::clone(&plan), at: clock.now() }, &[])
+        };
+        self.runtime.block_on(async {
+            for ids in [0..1, 1..4] {
+                let calls: Vec<_> = ids.clone().map(|id| tokio::spawn(reserve(id))).collect();
+                for call in calls {
+                    call.await.unwrap().unwrap();
+                }
+                let calls: Vec<_> = ids.map(|id| tokio::spawn(settle(id))).collect();
+                for call in calls {
+                    call.await.unwrap().unwrap();
+                }
+            }
+        });
     }
 
     /// A new pair, under a prefix that no other has.
@@ -226,6 +251,7 @@ type Make = fn(&mut Pair<'_>, &[Call], &[Arc<Plan>]) -> Result<(), TestCaseError
 
 fn compare(redis: &Redis, usual: u32, make: Make) {
     let cases = env::var("TOLLGATE_REDIS_HISTORIES").ok().and_then(|cases| cases.parse().ok());
+    redis.warm_up();
     let config = Config { cases: cases.unwrap_or(usual), failure_persistence: None, ..Config::default() };
     let result = TestRunner::new(config).run(&history::histories(), |History { limits, plans, calls }| {
         let mut pair = redis.pair(limits);
