@@ -166,7 +166,7 @@ async fn keep(store: FallbackStore, mut stopped: oneshot::Receiver<()>) {
     };
     if tokio::time::timeout(LAST_SETTLEMENTS, last).await.is_err() {
         let settlements = store.waiting();
-        tracing::error!(settlements, "the store stayed away: their reservations stay charged");
+        tracing::error!(settlements, "the store stayed away: settlements are left to the next process");
     }
 }
 
@@ -294,7 +294,11 @@ async fn look_after_policy(redis: &RedisStore) {
                 (known, is_readable) = (policy, true);
             }
             // An outage has its own lines.
-            Err(error) if !redis.0.client().is_connected() || !is_readable => {
+            Err(error)
+                if matches!(error, StoreError::Unknown(_))
+                    || !redis.0.client().is_connected()
+                    || !is_readable =>
+            {
                 tracing::debug!(%error, "the server's maxmemory-policy cannot be read");
             }
             Err(error) => {
