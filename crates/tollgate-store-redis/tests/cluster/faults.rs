@@ -20,12 +20,7 @@ async fn a_slot_that_moves_is_followed_with_what_was_counted() {
     let store = connect(&cluster).await;
     let own = limit("acme", "usd", 10);
     reserve(&store, 1, &plan(&[(&own, 4)])).await.unwrap();
-    let keys = cluster.keys().unwrap();
-    let (from, key) = keys[0].clone();
-    let moving = Move::begin(&cluster, from, &key);
-    for (_, key) in &keys {
-        moving.key(key);
-    }
+    let moving = Move::of_all(&cluster);
     moving.end();
     assert!(reserve_until_answered(&store, 2, &plan(&[(&own, 7)])).await.is_none(), "4 of 10 are held");
     assert!(reserve_until_answered(&store, 3, &plan(&[(&own, 6)])).await.is_some());
@@ -40,12 +35,7 @@ async fn a_slot_on_its_way_is_asked_for_again_until_it_has_moved() {
     let store = connect(&cluster).await;
     let own = limit("acme", "usd", 10);
     reserve(&store, 1, &plan(&[(&own, 4)])).await.unwrap();
-    let keys = cluster.keys().unwrap();
-    let (from, key) = keys[0].clone();
-    let moving = Move::begin(&cluster, from, &key);
-    for (_, key) in &keys {
-        moving.key(key);
-    }
+    let moving = Move::of_all(&cluster);
     for id in 2..12 {
         let answer = store.reserve(ReservationId::new(id), plan(&[(&own, 6)]), Attempt::First).await;
         assert!(matches!(answer, Err(error) if error.is_transient()));
@@ -63,6 +53,15 @@ struct Move<'a> {
 }
 
 impl<'a> Move<'a> {
+    /// Of all keys there are, which lie in one slot.
+    fn of_all(cluster: &'a RedisCluster) -> Self {
+        let keys = cluster.keys().unwrap();
+        let (from, key) = keys[0].clone();
+        let begun = Self::begin(cluster, from, &key);
+        keys.iter().for_each(|(_, key)| begun.key(key));
+        begun
+    }
+
     fn begin(cluster: &'a RedisCluster, from: usize, key: &str) -> Self {
         let slot = cluster.nodes()[from].command(&["CLUSTER", "KEYSLOT", key]).unwrap();
         let begun = Self { cluster, from, slot };
