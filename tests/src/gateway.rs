@@ -126,11 +126,16 @@ impl Gateway {
             look => Arc::new(Panicking { clock, looks_left: AtomicU64::new(look) }),
         };
         let store = options.store.clone().unwrap_or_else(|| Arc::new(MemoryStore::new(clock.clone())));
-        let (read, decides): (_, Arc<dyn Store>) = match &options.shared {
-            Some(shared) => (setup.recover(|_, _| {}), Arc::new(shared.clone())),
-            None => (setup.restore(&store, |_, _| {}), store.clone()),
+        let decides: Arc<dyn Store> = match &options.shared {
+            Some(shared) => {
+                setup.recover(|_, _| {}).expect("the usage file can be read").settle_in(shared);
+                Arc::new(shared.clone())
+            }
+            None => {
+                setup.restore(&store, |_, _| {}).expect("the usage file can be read");
+                store.clone()
+            }
         };
-        read.expect("the usage file can be read");
         let workers = NonZeroUsize::new(options.workers).unwrap_or(NonZeroUsize::MIN);
         let asked = options.before_store.map_or_else(|| decides.clone(), |before| before(store.clone()));
         let proxy = setup.start(asked, clock, workers).expect("the proxy starts");

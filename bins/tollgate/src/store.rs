@@ -8,11 +8,9 @@ use std::{
 };
 
 use tollgate_config::{Config, RedisStore, Store as Configured};
-use tollgate_limiter::ExactAmount;
 use tollgate_proxy::{Setup, Spending};
-use tollgate_store::{Backlog, Clock, FailurePolicy, Held, MemoryStore, Store};
+use tollgate_store::{Clock, FailurePolicy, MemoryStore, Store};
 use tollgate_store_redis::{ConnectError, Guard, Settings, SharedStore, Spend};
-use tollgate_usage::{Deferred, ReplaySummary};
 
 use crate::{cli::Failure, progress::bytes_bar};
 
@@ -33,19 +31,13 @@ pub(crate) fn open(config: &Config, setup: &mut Setup, clock: &Arc<dyn Clock>) -
     let spending = Arc::new(OnceLock::new());
     match &config.store {
         Configured::Redis(redis) => {
-            let summary = read(|progress| setup.recover(progress))?;
+            let recovered = read(|progress| setup.recover(progress))?;
+            let calls = recovered.summary().recovered;
             let guard = guard(redis, &config.usage.file, &spending)?;
             let shared = SharedStore::start(&settings(redis), policy(redis), Some(guard), clock.clone());
             let shared = shared.map_err(refused)?;
-            let (deferred, left) = Deferred::open(&config.usage.file).map_err(Failure::refused)?;
-            if !left.is_empty() {
-                tracing::warn!(
-                    settlements = left.len(),
-                    "settlements had waited for Redis: they are written through"
-                );
-            }
-            shared.store().keep_waiting_in(Arc::new(Waiting(deferred)), left);
-            tracing::info!(recovered = summary.recovered, "counters are in Redis; open calls recovered");
+            let settlements = recovered.settle_in(&shared.store());
+            tracing::info!(recovered = calls, settlements, "counters are in Redis; open calls recovered");
             Ok(Open { store: Arc::new(shared.store()), spending, _shared: Some(shared) })
         }
         _ => {
@@ -80,27 +72,10 @@ fn refused(error: ConnectError) -> Failure {
     }
 }
 
-/// Settlements that wait, in the file beside the usage file.
-struct Waiting(Deferred);
-
-impl Backlog for Waiting {
-    fn add(&self, held: &Held, actuals: &[ExactAmount]) {
-        if let Err(error) = self.0.add(held, actuals) {
-            tracing::error!(request_id = %held.id, %error, "a settlement that waits for Redis is kept in memory alone");
-        }
-    }
-
-    fn clear(&self) {
-        if let Err(error) = self.0.clear() {
-            tracing::error!(%error, "settlements that Redis has are not forgotten");
-        }
-    }
-}
-
 /// Reads the usage file behind a progress bar.
-fn read<E: std::fmt::Display>(
-    read: impl FnOnce(&mut dyn FnMut(u64, u64)) -> Result<ReplaySummary, E>,
-) -> Result<ReplaySummary, Failure> {
+fn read<T, E: std::fmt::Display>(
+    read: impl FnOnce(&mut dyn FnMut(u64, u64)) -> Result<T, E>,
+) -> Result<T, Failure> {
     let bar = bytes_bar("reading usage");
     let summary = read(&mut |done, total| {
         bar.set_length(total);

@@ -176,14 +176,12 @@ impl Candidate<'_> {
     }
 }
 
-/// One line a call, but for a store that is away: an outage has lines of its own.
+/// One line a call where the call is wrong; for a store that cannot decide it, the store has lines of its own.
 fn log_undecided(candidate: &Candidate<'_>, error: &StoreError) {
     let request_id = candidate.request_id;
     match error {
-        StoreError::Unavailable(_) | StoreError::NotApplied(_) | StoreError::Unknown(_) => {
-            tracing::debug!(%request_id, %error, "the store gave no verdict");
-        }
-        _ => tracing::error!(%request_id, %error, "the store gave no verdict"),
+        StoreError::Mismatch(_) => tracing::error!(%request_id, %error, "the store gave no verdict"),
+        _ => tracing::debug!(%request_id, %error, "the store gave no verdict"),
     }
 }
 

@@ -1,6 +1,7 @@
 //! One admitted call, from its reservation to its settlement: exactly once, whatever happens.
 
 use std::{
+    iter,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -244,17 +245,23 @@ impl Call {
         let actuals = bill.actuals(&admitted.limits, &admitted.quote, policy, at);
         let tenant = &admitted.key.tenant;
         self.app.alerts.settling(&*self.app.store, tenant, &admitted.limits, &actuals, at);
-        settle_in_store(&self.app, &admitted.held, actuals, Settled::Applied);
-        unplanned::charge(&self.app, &admitted, &bill);
+        let mut settlements = vec![(admitted.held.clone(), actuals)];
+        settlements.extend(unplanned::charges(&self.app, &admitted, &bill));
         let event = self.event(&admitted, bill, outcome);
         self.app.estimates.learn_from(policy, &admitted.quote, &event);
-        match self.hold.take() {
-            Some(hold) => Some(self.app.usage.settle(hold, &event)),
+        // Before the store is asked: it may be away, and this process killed.
+        let written = match self.hold.take() {
+            Some(hold) => Some(self.app.usage.settle(hold, &event, &settlements)),
             None => {
                 self.app.usage.record(&Event::Usage(event));
                 None
             }
+        };
+        let expected = iter::once(Settled::Applied).chain(iter::repeat(Settled::WithoutReservation));
+        for ((held, actuals), expected) in settlements.into_iter().zip(expected) {
+            settle_in_store(&self.app, &held, actuals, expected);
         }
+        written
     }
 
     fn event(&self, admitted: &Admitted, bill: Bill, outcome: Outcome) -> UsageEvent {
@@ -315,7 +322,7 @@ impl Drop for Call {
 }
 
 /// A store in memory answers at once; another is waited for by a task of its own.
-pub(crate) fn settle_in_store(app: &Arc<App>, held: &Held, actuals: Vec<ExactAmount>, expected: Settled) {
+fn settle_in_store(app: &Arc<App>, held: &Held, actuals: Vec<ExactAmount>, expected: Settled) {
     match app.store.settle(held, &actuals).now_or_later() {
         Ok(settled) => note_settled(app, held.id, settled, expected),
         Err(later) => {
@@ -334,6 +341,11 @@ fn note_settled(app: &App, id: ReservationId, settled: Result<Settled, StoreErro
         }
         // It is kept, and the store's status counts it.
         Err(StoreError::Deferred) => {}
+        // The store has lines of its own for this.
+        Err(error @ StoreError::Corrupt(_)) => {
+            tracing::debug!(request_id = %id, %error, "a reservation could not be settled");
+            app.metrics.settle_failures.inc();
+        }
         Err(error) => {
             tracing::error!(request_id = %id, %error, "a reservation could not be settled");
             app.metrics.settle_failures.inc();

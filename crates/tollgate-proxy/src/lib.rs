@@ -85,6 +85,7 @@ pub use error::StartError;
 pub use explain::{ExplainedLimit, ExplainedModel, Explanation, Question, Unexplained};
 pub use policy::KeyLimit;
 pub use reload::ReloadError;
+pub use restore::Recovered;
 pub use simulate::{
     SimulateError, SimulateProgress, SimulatedCalls, SimulatedLimit, SimulatedRefusals, Simulation,
 };
@@ -99,7 +100,7 @@ pub struct Setup {
     policy: Policy,
     estimates: Arc<Estimates>,
     /// Open once it is restored.
-    journal: Option<Journal>,
+    journal: Option<Arc<Journal>>,
 }
 
 impl Setup {
@@ -183,25 +184,28 @@ impl Setup {
     ) -> Result<ReplaySummary, UsageError> {
         let mut journal = Journal::open(&self.config.usage.file)?;
         let summary = restore::restore(&mut journal, &self.policy, &self.estimates, store, progress)?;
-        self.journal = Some(journal);
+        self.journal = Some(Arc::new(journal));
         Ok(summary)
     }
 
     /// As [`restore`](Self::restore) for a store that many copies share: it has counted what was spent. Calls
     /// that were open when an earlier process was killed are recorded as spent, which is what they stay charged
-    /// as.
+    /// as. From now on a settlement stays in the journal until that is told that the store has answered.
     ///
     /// # Errors
     ///
     /// As there.
-    pub fn recover(&mut self, progress: impl FnMut(u64, u64)) -> Result<ReplaySummary, UsageError> {
+    pub fn recover(&mut self, progress: impl FnMut(u64, u64)) -> Result<Recovered, UsageError> {
         let mut journal = Journal::open(&self.config.usage.file)?;
+        journal.keep_settlements();
         // What was spent is asked for by nobody.
         let now = TimestampMs::new(u64::MAX);
         let learn = |event: &Replayed<'_>| self.estimates.learn_again(&self.policy, event);
         let summary = journal.restore(now, progress, learn)?;
-        self.journal = Some(journal);
-        Ok(summary)
+        let unsettled = journal.take_unsettled();
+        let journal = Arc::new(journal);
+        self.journal = Some(Arc::clone(&journal));
+        Ok(Recovered::new(summary, journal, unsettled))
     }
 
     /// Opens both listeners and starts `workers` threads.

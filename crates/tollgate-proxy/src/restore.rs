@@ -1,8 +1,11 @@
 //! Reads the usage file, or a checkpoint and what is beyond it, before the first request: what was spent in the current periods comes back, and
 //! with it what an earlier process had reserved when it was killed.
 
-use tollgate_store::MemoryStore;
-use tollgate_usage::{Journal, ReplaySummary, UsageError};
+use std::sync::Arc;
+
+use tollgate_limiter::{ExactAmount, ReservationId};
+use tollgate_store::{Backlog, FallbackStore, Held, MemoryStore};
+use tollgate_usage::{Journal, ReplaySummary, Settlement, UsageError};
 
 use crate::{estimates::Estimates, policy::Policy};
 
@@ -22,6 +25,51 @@ pub(crate) fn restore(
         estimates.learn_again(policy, event);
         policy.spent_of(event, |limit, spent| store.restore(limit, event.ts..=event.last_use(), spent));
     })
+}
+
+/// What an earlier process left to one with a shared store.
+#[derive(Debug)]
+#[must_use = "settlements have to reach the store"]
+pub struct Recovered {
+    summary: ReplaySummary,
+    journal: Arc<Journal>,
+    unsettled: Vec<Settlement>,
+}
+
+impl Recovered {
+    pub(crate) const fn new(
+        summary: ReplaySummary,
+        journal: Arc<Journal>,
+        unsettled: Vec<Settlement>,
+    ) -> Self {
+        Self { summary, journal, unsettled }
+    }
+
+    /// What was read.
+    pub const fn summary(&self) -> &ReplaySummary {
+        &self.summary
+    }
+
+    /// Has `store` settle what an earlier process left, and keep in the journal from now on what it has not settled. How
+    /// many were left: those that were settled before change nothing.
+    pub fn settle_in(self, store: &FallbackStore) -> usize {
+        let settlements = self.unsettled.len();
+        store.keep_waiting_in(Arc::new(InJournal(self.journal)), self.unsettled);
+        settlements
+    }
+}
+
+/// Settlements outlive the process in the journal.
+struct InJournal(Arc<Journal>);
+
+impl Backlog for InJournal {
+    fn keep(&self, held: &Held, actuals: &[ExactAmount]) {
+        self.0.keep(held, actuals);
+    }
+
+    fn settled(&self, id: ReservationId) {
+        self.0.settled(id);
+    }
 }
 
 #[cfg(test)]

@@ -4,29 +4,33 @@
 use std::sync::Arc;
 
 use tollgate_limiter::{ENTRIES_MAX, Entry, ExactAmount, Plan, ReservationId};
-use tollgate_store::{Held, Settled};
+use tollgate_store::Held;
+use tollgate_usage::Settlement;
 
 use crate::{
     app::App,
     attributes,
-    call::{self, Admitted},
+    call::Admitted,
     policy::{AppliedLimit, Circumstances},
     settle::Bill,
 };
 
-/// Charges what a call used to the limits about models that its plan did not have. The call is over, so
-/// that none of them can refuse it: later calls see the debt.
-pub(crate) fn charge(app: &Arc<App>, admitted: &Admitted, bill: &Bill) {
+/// What a call used, as charges to the limits about models that its plan did not have, each without a reservation. The
+/// call is over, so that none of them can refuse it: later calls see the debt.
+pub(crate) fn charges(app: &Arc<App>, admitted: &Admitted, bill: &Bill) -> Vec<Settlement> {
     let limits = unplanned(app, admitted, bill);
     let used = |limit: &AppliedLimit| limit.rule.measure.exact(&bill.used(limit, &app.policy, admitted.at));
     // As many at a time as one plan holds: none may stay uncharged.
-    for some in limits.chunks(ENTRIES_MAX) {
-        let actuals: Vec<ExactAmount> = some.iter().map(used).collect();
-        charge_as_it_is(app, admitted, some, actuals);
-    }
+    let some = limits.chunks(ENTRIES_MAX);
+    some.filter_map(|some| charge(app, admitted, some, some.iter().map(used).collect())).collect()
 }
 
-fn charge_as_it_is(app: &Arc<App>, admitted: &Admitted, limits: &[AppliedLimit], actuals: Vec<ExactAmount>) {
+fn charge(
+    app: &Arc<App>,
+    admitted: &Admitted,
+    limits: &[AppliedLimit],
+    actuals: Vec<ExactAmount>,
+) -> Option<Settlement> {
     let entries = limits.iter().zip(&actuals);
     let entries =
         entries.map(|(limit, actual)| Entry { limit: limit.limit.clone(), charge: actual.rounded_up() });
@@ -34,13 +38,12 @@ fn charge_as_it_is(app: &Arc<App>, admitted: &Admitted, limits: &[AppliedLimit],
         Ok(plan) => Arc::new(plan),
         Err(error) => {
             tracing::error!(request_id = %admitted.request_id, %error, "limits of the models called are not charged");
-            return;
+            return None;
         }
     };
-    let held = Held { id: ReservationId::new(rand::random()), plan, at: admitted.at };
     app.alerts.settling(&*app.store, &admitted.key.tenant, limits, &actuals, admitted.at);
-    // What has no reservation is charged as it is.
-    call::settle_in_store(app, &held, actuals, Settled::WithoutReservation);
+    let held = Held { id: ReservationId::new(rand::random()), plan, at: admitted.at };
+    Some((held, actuals))
 }
 
 /// The limits about models that the models really called meet, and the plan does not have.

@@ -32,6 +32,11 @@ impl StoreError {
         matches!(self, Self::NotApplied(_) | Self::Unknown(_))
     }
 
+    /// Whether the store answers, and just cannot decide this call.
+    pub const fn is_of_this_call(&self) -> bool {
+        matches!(self, Self::Unavailable(_) | Self::Corrupt(_))
+    }
+
     /// Whether the call may have changed the store.
     pub const fn may_have_applied(&self) -> bool {
         matches!(self, Self::Unknown(_) | Self::Corrupt(_))

@@ -353,7 +353,7 @@ fn what_a_store_is_told_does_not_count_once_more() {
     assert_eq!(world.store.send_again(), 1);
 }
 
-/// What a backlog has, as a file would.
+/// What a backlog has, as a file would: each once.
 #[derive(Default)]
 struct Kept(Mutex<Vec<(Held, Vec<ExactAmount>)>>);
 
@@ -364,12 +364,15 @@ impl Kept {
 }
 
 impl Backlog for Kept {
-    fn add(&self, held: &Held, actuals: &[ExactAmount]) {
-        self.0.lock().unwrap().push((held.clone(), actuals.to_vec()));
+    fn keep(&self, held: &Held, actuals: &[ExactAmount]) {
+        let mut kept = self.0.lock().unwrap();
+        if kept.iter().all(|(other, _)| other.id != held.id) {
+            kept.push((held.clone(), actuals.to_vec()));
+        }
     }
 
-    fn clear(&self) {
-        self.0.lock().unwrap().clear();
+    fn settled(&self, id: ReservationId) {
+        self.0.lock().unwrap().retain(|(held, _)| held.id != id);
     }
 }
 
@@ -399,11 +402,39 @@ fn what_waits_when_a_process_dies_is_settled_by_the_next_one_where_it_is_still_h
     let shared = Arc::clone(&world.faulty) as Arc<dyn Store>;
     let next = FallbackStore::new(shared, Arc::clone(&world.clock) as Arc<dyn Clock>, policy);
     let left = kept.0.lock().unwrap().clone();
-    // It forgets none before they are settled.
+    // It forgets none before it is settled.
     next.keep_waiting_in(Arc::clone(&kept) as Arc<dyn Backlog>, left);
     assert_eq!(kept.ids(), [1, 2, 3]);
     now(next.write_through());
     assert_eq!((world.shared(&usd), next.waiting(), kept.ids()), ((90, 0), 0, vec![]));
+}
+
+/// Whoever keeps a settlement before it is sent is told of each answer to it, wherever it comes from.
+#[test]
+fn a_settlement_is_kept_until_the_store_has_answered_to_it() {
+    let world = World::new();
+    let (rate, usd) = (hard("rate", MINUTE, 30), hard("usd", Rule::Calendar(Period::Day), 1_000));
+    let kept = Arc::new(Kept::default());
+    world.store.keep_waiting_in(Arc::clone(&kept) as Arc<dyn Backlog>, Vec::new());
+    let shared = world.held(1, &plan(&[(&usd, 100)])).unwrap();
+    let late = world.held(2, &plan(&[(&usd, 100)])).unwrap();
+    kept.keep(&shared, &[ExactAmount::ZERO]);
+    world.settle(&shared, &[30]).unwrap();
+    assert_eq!(kept.ids(), [], "by the store");
+
+    world.faulty.set(Fault::Refused);
+    let of_rate = plan(&[(&rate, 1)]);
+    world.advance(RETRY_MS);
+    let local = world.held(3, &of_rate).unwrap();
+    [(&local, 1), (&late, 30)].iter().for_each(|(held, used)| {
+        kept.keep(held, &[ExactAmount::ZERO]);
+        let _ = world.settle(held, &[*used]);
+    });
+    assert_eq!(kept.ids(), [2], "the other was this process's own");
+    world.faulty.set(Fault::None);
+    world.advance(RETRY_MS);
+    now(world.store.write_through());
+    assert_eq!((kept.ids(), world.shared(&usd)), (vec![], (60, 0)), "later");
 }
 
 #[test]
@@ -428,6 +459,34 @@ fn an_extension_passes_unless_a_hard_budget_is_asked_for_it() {
     assert!(now(world.store.extend(&dear, 1, &[Amount::new(1); 2])).is_err());
     assert!(is_admitted(&now(world.store.extend(&local, 1, &[Amount::new(9)]))));
     assert!(!is_admitted(&now(world.store.extend(&local, 2, &[Amount::new(1)]))), "ten are its share");
+}
+
+/// A store that cannot settle what one partition has: what a slot of a cluster looks like that is moved.
+struct Moving {
+    memory: Arc<MemoryStore>,
+    partition: Mutex<&'static str>,
+}
+
+impl Store for Moving {
+    fn reserve(&self, id: ReservationId, plan: Arc<Plan>, attempt: Attempt) -> StoreFuture<'_, Verdict> {
+        self.memory.reserve(id, plan, attempt)
+    }
+
+    fn extend(&self, held: &Held, step: u32, charges: &[Amount]) -> StoreFuture<'_, Verdict> {
+        self.memory.extend(held, step, charges)
+    }
+
+    fn settle(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'static, Settled> {
+        let moving = *self.partition.lock().unwrap();
+        if held.plan.entries().iter().any(|entry| entry.limit.key.partition() == moving) {
+            return StoreFuture::ready(Err(StoreError::Unavailable("it is being moved".to_owned())));
+        }
+        self.memory.settle(held, actuals)
+    }
+
+    fn inspect(&self, limits: &[Arc<Limit>]) -> StoreFuture<'_, Vec<CounterView>> {
+        self.memory.inspect(limits)
+    }
 }
 
 /// A store that says that it has settled, and has forgotten it: what a replica that takes over looks like.
@@ -455,6 +514,43 @@ impl Store for Forgetful {
     fn inspect(&self, limits: &[Arc<Limit>]) -> StoreFuture<'_, Vec<CounterView>> {
         self.memory.inspect(limits)
     }
+}
+
+/// What waits for one partition does not hold up what waits for others.
+#[test]
+fn a_partition_that_cannot_be_settled_at_the_moment_holds_up_no_other() {
+    let World { clock, memory, .. } = World::new();
+    let shared = Arc::new(Moving { memory: Arc::clone(&memory), partition: Mutex::new("acme") });
+    let policy = FailurePolicy {
+        retry: Duration::from_millis(RETRY_MS),
+        local_share: NonZeroU64::MIN,
+        closed: false,
+        remembered: Duration::from_secs(540),
+    };
+    let store = FallbackStore::new(Arc::clone(&shared) as Arc<dyn Store>, Arc::clone(&clock) as _, policy);
+    let usd = |partition: &str| {
+        Arc::new(Limit {
+            key: CounterKey::new(partition, "usd"),
+            ..(*hard("", Rule::Concurrent, 1_000)).clone()
+        })
+    };
+    let (acme, other) = (usd("acme"), usd("other"));
+    let settle = |id: u128, limit: &Arc<Limit>| {
+        let (id, plan) = (ReservationId::new(id), plan(&[(limit, 1)]));
+        now(store.reserve(id, Arc::clone(&plan), Attempt::First)).unwrap();
+        now(store.settle(&Held { id, plan, at: START }, &[ExactAmount::whole(1)]))
+    };
+    (0..300).for_each(|id| assert!(matches!(settle(id, &acme), Err(StoreError::Deferred))));
+    *shared.partition.lock().unwrap() = "other";
+    assert!(matches!(settle(300, &other), Err(StoreError::Deferred)));
+    *shared.partition.lock().unwrap() = "acme";
+    assert!(store.status().available, "no outage");
+    (0..2).for_each(|_| now(store.write_through()));
+    let held = |limit: &Arc<Limit>| now(memory.inspect(&[Arc::clone(limit)])).unwrap()[0].held.get();
+    assert_eq!((held(&acme), held(&other), store.waiting()), (300, 0, 300));
+    *shared.partition.lock().unwrap() = "";
+    now(store.write_through());
+    assert_eq!((held(&acme), store.waiting()), (0, 0));
 }
 
 #[test]

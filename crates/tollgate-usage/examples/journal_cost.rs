@@ -55,7 +55,7 @@ fn held(path: &std::path::Path, template: &UsageEvent, together: u64) -> u64 {
                 .then(|| open.drain(..usize::try_from(together).unwrap()))
                 .into_iter()
                 .flatten()
-                .map(|(id, hold)| writer.settle(hold, &event(template, id)))
+                .map(|(id, hold)| writer.settle(hold, &event(template, id), &[]))
                 .collect();
             settled.into_iter().for_each(|written| written.now().unwrap());
             let held = (first..first + together).map(|id| (id, writer.hold(&event(template, id)).unwrap()));
@@ -65,7 +65,7 @@ fn held(path: &std::path::Path, template: &UsageEvent, together: u64) -> u64 {
                 pause(writer, id);
             }
         }
-        open.drain(..).for_each(|(id, hold)| drop(writer.settle(hold, &event(template, id))));
+        open.drain(..).for_each(|(id, hold)| drop(writer.settle(hold, &event(template, id), &[])));
     })
 }
 

@@ -1,7 +1,9 @@
 //! The JSON form of events. The order of the fields is fixed: people read these files, and tools
 //! that cut columns exist.
 
-use tollgate_limiter::{ExactAmount, TimestampMs};
+use std::io::Write;
+
+use tollgate_limiter::{Enforcement, ExactAmount, Held, Limit, TimestampMs};
 
 use crate::event::{Attributes, Event, ModelUse, RefusalEvent, RefusingLimit, TokenCounts, UsageEvent};
 use crate::timestamp;
@@ -162,6 +164,40 @@ fn token_counts(object: &mut Object<'_>, tokens: &TokenCounts) {
 
 fn attributes(out: &mut Vec<u8>, attributes: &Attributes) {
     write_attributes(out, attributes.iter().map(|(name, value)| (&**name, &**value)));
+}
+
+/// What a call was settled to, as one JSON object without the line's end.
+pub(crate) fn write_settlement(out: &mut Vec<u8>, held: &Held, actuals: &[ExactAmount]) {
+    let mut object = Object::open(out);
+    object.key(key!("id")).push(b'"');
+    // A vector takes it.
+    let _ = write!(object.out, "{}\"", held.id);
+    object.number(key!("at"), held.at.get());
+    let entries: Vec<_> = held.plan.entries().iter().zip(actuals).collect();
+    list(object.key(key!("entries")), &entries, |out, (entry, actual)| {
+        let mut object = Object::open(out);
+        write_limit(object.key(key!("limit")), &entry.limit);
+        object.number(key!("charge"), entry.charge.get());
+        object.number(key!("units"), actual.units());
+        object.number(key!("millionths"), actual.remainder());
+        object.close();
+    });
+    object.close();
+}
+
+/// As serde would, without a copy of the key.
+fn write_limit(out: &mut Vec<u8>, limit: &Limit) {
+    let mut object = Object::open(out);
+    let mut key = Object::open(object.key(key!("key")));
+    key.text(key!("partition"), limit.key.partition());
+    key.text(key!("name"), limit.key.name());
+    key.close();
+    // A rule has a JSON form, and a vector takes it.
+    let _ = serde_json::to_writer(object.key(key!("rule")), &limit.rule);
+    object.number(key!("amount"), limit.amount.get());
+    let is_hard = limit.enforcement == Enforcement::Hard;
+    object.text(key!("enforcement"), if is_hard { "hard" } else { "soft" });
+    object.close();
 }
 
 /// An object that is being written. serde would call for every key what is here one copy: these

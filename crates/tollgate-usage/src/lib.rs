@@ -6,17 +6,16 @@
 #![deny(clippy::float_arithmetic)]
 
 mod checkpoint;
-mod deferred;
 mod error;
 mod event;
 mod journal;
 mod json;
 mod reader;
 mod report;
+mod settlement;
 mod timestamp;
 mod writer;
 
-pub use deferred::{Deferred, Settlement};
 pub use error::UsageError;
 pub use event::{
     Attributes, Event, FirstReserved, Flags, ModelUse, Outcome, RefusalEvent, RefusingLimit, Session,
@@ -29,4 +28,5 @@ pub use reader::{
 pub use report::{
     Dimension, GROUPS_MAX, Report, ReportOptions, Row, Totals, UnknownDimension, format_moment, parse_moment,
 };
+pub use settlement::Settlement;
 pub use writer::{Fsync, Synced, Writer, WriterOptions, Written};

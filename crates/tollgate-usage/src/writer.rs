@@ -24,6 +24,7 @@ use crate::error::UsageError;
 use crate::event::{Event, UsageEvent};
 use crate::journal::frame::{HEADER_BYTES, LINE_BYTES_MAX};
 use crate::journal::{Hold, Journal, Ticket};
+use crate::settlement::Settlement;
 use file::Append;
 use queue::Queue;
 use rotate::Rotating;
@@ -117,21 +118,22 @@ impl Writer {
     /// # Errors
     /// A file cannot be opened or another process has it, or the thread cannot be started.
     pub fn open(path: &Path, options: WriterOptions) -> Result<Self, UsageError> {
-        Self::resume(Journal::open(path)?, options)
+        let mut journal = Journal::open(path)?;
+        if !journal.is_restored() {
+            // What was spent is asked for by nobody.
+            journal.restore(TimestampMs::new(u64::MAX), |_, _| (), |_| ())?;
+        }
+        Self::resume(Arc::new(journal), options)
     }
 
-    /// The same for a journal that is open already, and may be restored.
+    /// The same for a journal that is restored already.
     ///
     /// A file that ends within a line gets a line break first, so that what comes next is not lost
     /// with what was torn.
     ///
     /// # Errors
     /// A file cannot be opened, or the thread cannot be started.
-    pub fn resume(mut journal: Journal, options: WriterOptions) -> Result<Self, UsageError> {
-        if !journal.is_restored() {
-            // What was spent is asked for by nobody.
-            journal.restore(TimestampMs::new(u64::MAX), |_, _| (), |_| ())?;
-        }
+    pub fn resume(journal: Arc<Journal>, options: WriterOptions) -> Result<Self, UsageError> {
         let tip = Arc::default();
         let target = Rotating::open(journal.usage_file(), &options, Arc::clone(&tip))?;
         Self::start(target, journal, Some(tip), options)
@@ -140,14 +142,14 @@ impl Writer {
     /// `tip`: how far checkpoints may go, if there are to be any.
     fn start(
         target: impl Append,
-        mut journal: Journal,
+        journal: Arc<Journal>,
         tip: Option<Arc<Tip>>,
         options: WriterOptions,
     ) -> Result<Self, UsageError> {
         if options.fsync != Fsync::Never {
             journal.will_sync();
         }
-        let (queue, journal) = (Arc::new(Queue::new(options.waiting_max)), Arc::new(journal));
+        let queue = Arc::new(Queue::new(options.waiting_max));
         let path = journal.usage_file().to_owned();
         let failed = |source| UsageError::new(&path, "start the writer's thread", source);
         let schedule = Schedule { every_bytes: options.checkpoint_bytes, keep_files: options.keep_files };
@@ -195,12 +197,14 @@ impl Writer {
         self.written(in_frame(event, |frame| self.journal.renew(hold, frame)))
     }
 
-    /// Hands the event of a call over like [`Writer::record`], and has it survive from when it is [`Written`]. The
-    /// call's place in the journal is given back when the event is in the file.
-    pub fn settle(&self, hold: Hold, event: &UsageEvent) -> Written {
+    /// Hands the event of a call over like [`Writer::record`], and has it survive from when it is [`Written`], together
+    /// with its settlements where the journal [keeps](Journal::keep_settlements) them. The call's place in the journal
+    /// is given back when the event is in the file and the store has answered.
+    pub fn settle(&self, hold: Hold, event: &UsageEvent, settlements: &[Settlement]) -> Written {
         in_frame(event, |frame| {
-            let ticket = self.journal.renew(&hold, frame);
-            self.queue.push(frame.get(HEADER_BYTES..).unwrap_or_default(), Some(hold));
+            let line = HEADER_BYTES..frame.len();
+            let ticket = self.journal.settle(&hold, frame, settlements);
+            self.queue.push(frame.get(line).unwrap_or_default(), Some(hold));
             self.written(ticket)
         })
     }
@@ -273,7 +277,7 @@ impl Drop for Writer {
 }
 
 /// Forms the line of `event` behind room for the header of a frame.
-fn in_frame<T>(event: &UsageEvent, then: impl FnOnce(&[u8]) -> T) -> T {
+fn in_frame<T>(event: &UsageEvent, then: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     FRAME.with_borrow_mut(|frame| {
         frame.clear();
         frame.resize(HEADER_BYTES, 0);

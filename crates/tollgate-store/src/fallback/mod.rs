@@ -31,6 +31,9 @@ pub use queue::Backlog;
 use queue::Queue;
 use recent::Recent;
 
+/// So many settlements are tried in a row that cannot be taken at the moment, before the others wait too.
+const POSTPONED_MAX: u32 = 256;
+
 /// How a [`FallbackStore`] behaves.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FailurePolicy {
@@ -57,8 +60,8 @@ struct Inner {
     local: Local,
     queue: Queue,
     recent: Recent,
-    /// From when on another line is written that something cannot be read.
-    spoilt_next_ms: AtomicU64,
+    /// From when on another line is written that calls cannot be decided.
+    undecided_next_ms: AtomicU64,
 }
 
 impl FallbackStore {
@@ -72,7 +75,7 @@ impl FallbackStore {
             local: Local::new(memory, policy.local_share),
             queue: Queue::new(policy.remembered),
             recent: Recent::default(),
-            spoilt_next_ms: AtomicU64::new(0),
+            undecided_next_ms: AtomicU64::new(0),
             clock,
         }))
     }
@@ -105,8 +108,8 @@ impl FallbackStore {
         self.0.queue.begin_telling(self.0.clock.elapsed());
     }
 
-    /// From now on settlements that wait are written down in `backlog` too. `left` are those that an earlier process
-    /// wrote down there: they count where their reservations are still held.
+    /// From now on settlements that wait are kept in `backlog` too. `left` are those that an earlier process
+    /// left there: they count where their reservations are still held.
     pub fn keep_waiting_in(&self, backlog: Arc<dyn Backlog>, left: Vec<(Held, Vec<ExactAmount>)>) {
         self.0.queue.keep_in(backlog, left);
     }
@@ -151,9 +154,14 @@ impl Inner {
                     }
                     self.local.reserve(id, plan, attempt)
                 }
-                Err(error @ StoreError::Corrupt(_)) if may_pass => {
-                    self.spoilt(&error, now);
-                    self.release(id, &plan);
+                Err(error) if error.is_of_this_call() => {
+                    self.undecided(&error, now);
+                    if !may_pass {
+                        return Err(error);
+                    }
+                    if error.may_have_applied() {
+                        self.release(id, &plan);
+                    }
                     self.local.reserve(id, plan, attempt)
                 }
                 answer => self.answered(answer, now),
@@ -173,8 +181,8 @@ impl Inner {
                     self.failed(&error);
                     Err(error)
                 }
-                Err(error @ StoreError::Corrupt(_)) => {
-                    self.spoilt(&error, now);
+                Err(error) if error.is_of_this_call() => {
+                    self.undecided(&error, now);
                     Err(error)
                 }
                 answer => return self.answered(answer, now),
@@ -185,6 +193,7 @@ impl Inner {
 
     async fn settle(&self, held: Held, actuals: Vec<ExactAmount>) -> Result<Settled, StoreError> {
         if let Some(answer) = self.local.settle(&held, &actuals) {
+            self.queue.settled(held.id);
             return answer;
         }
         let now = self.clock.elapsed();
@@ -198,7 +207,8 @@ impl Inner {
                 // It has forgotten what was spent, and is told of this call too, or takes it later.
                 Err(StoreError::Unavailable(_)) => self.queue.push(held, actuals, false, now),
                 answer => {
-                    let answer = self.answered(answer, now);
+                    self.note(&answer, now);
+                    self.queue.settled(held.id);
                     self.took(held, actuals, answer.is_ok(), now);
                     return answer;
                 }
@@ -222,6 +232,7 @@ impl Inner {
     }
 
     async fn write_through(&self, is_last: bool) {
+        let mut postponed = 0;
         // As many as wait now: what comes meanwhile has its turn in the next call.
         for _ in 0..self.queue.len() {
             let now = self.clock.elapsed();
@@ -240,12 +251,15 @@ impl Inner {
                     self.failed(&error);
                     return self.queue.failed(&waiting, error.may_have_applied(), now);
                 }
-                Err(StoreError::Unavailable(_)) => return,
-                answer => {
-                    let answer = self.answered(answer, now);
-                    if let Err(error) = &answer {
-                        tracing::error!(request_id = %waiting.held.id, %error, "a settlement was not taken");
+                Err(StoreError::Unavailable(_)) => {
+                    self.queue.postpone(&waiting);
+                    postponed += 1;
+                    if postponed == POSTPONED_MAX {
+                        return;
                     }
+                }
+                answer => {
+                    self.note(&answer, now);
                     self.queue.done(&waiting, answer.as_ref().ok());
                     // One that was told otherwise is not to be sent again.
                     let is_taken = waiting.is_remembered || matches!(answer, Ok(Settled::Applied));
@@ -255,7 +269,15 @@ impl Inner {
         }
     }
 
-    /// The store has answered to a settlement.
+    /// What the store has answered to a settlement, for good.
+    fn note(&self, answer: &Result<Settled, StoreError>, begun: Duration) {
+        match answer {
+            Err(error) => self.undecided(error, begun),
+            Ok(_) => self.heard(begun),
+        }
+    }
+
+    /// Remembers what the store has taken.
     fn took(&self, held: Held, actuals: Vec<ExactAmount>, is_taken: bool, now: Duration) {
         if is_taken {
             self.recent.push(held, actuals, now);
@@ -280,14 +302,16 @@ impl Inner {
         }
     }
 
-    /// The store said something that cannot be read about one counter or record. That is no outage: of others it can be.
-    fn spoilt(&self, error: &StoreError, begun: Duration) {
+    /// The store answers, and cannot decide a call: what it holds of it cannot be read, or is on its way to another server.
+    /// That is no outage: others it can.
+    fn undecided(&self, error: &StoreError, begun: Duration) {
         const A_MINUTE_MS: u64 = 60_000;
         self.heard(begun);
         let now_ms = u64::try_from(begun.as_millis()).unwrap_or(u64::MAX);
-        let (next_ms, due) = (&self.spoilt_next_ms, now_ms.saturating_add(A_MINUTE_MS));
+        let (next_ms, due) = (&self.undecided_next_ms, now_ms.saturating_add(A_MINUTE_MS));
         if next_ms.fetch_update(SeqCst, SeqCst, |next| (now_ms >= next).then_some(due)).is_ok() {
-            tracing::error!(%error, "what the store holds cannot be read: of such calls only local limits hold");
+            let closed = self.policy.closed;
+            tracing::error!(%error, closed, "the store cannot decide some calls: of them only local limits hold");
         }
     }
 

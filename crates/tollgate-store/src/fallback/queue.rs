@@ -43,17 +43,17 @@ pub(super) struct Queue {
     repaired: AtomicU64,
     /// Until when the store was told what was spent when it had forgotten it, in nanoseconds.
     told_ns: AtomicU64,
-    /// Where they are written down too.
+    /// Where they are kept too.
     backlog: OnceLock<Arc<dyn Backlog>>,
 }
 
-/// Where settlements that wait outlive the process. Called one at a time, while calls wait.
+/// Where settlements outlive the process until the store has answered to them. Called while calls wait.
 pub trait Backlog: Send + Sync {
-    /// Writes a settlement down that waits.
-    fn add(&self, held: &Held, actuals: &[ExactAmount]);
+    /// Sees to it that a settlement is kept that waits, unless it is.
+    fn keep(&self, held: &Held, actuals: &[ExactAmount]);
 
-    /// Forgets all of them: none waits any more.
-    fn clear(&self);
+    /// The store has answered to the settlement of `id`, or is not to be asked: it need not be kept.
+    fn settled(&self, id: ReservationId);
 }
 
 impl Waiting {
@@ -73,17 +73,18 @@ impl Queue {
         lock(&self.waiting).len()
     }
 
-    /// From now on they are written down in `backlog` too. `left` are those in it, which are taken up.
+    /// From now on they are kept in `backlog` too. `left` are those in it, which are taken up.
     pub(super) fn keep_in(&self, backlog: Arc<dyn Backlog>, left: Vec<(Held, Vec<ExactAmount>)>) {
         for (held, actuals) in left {
             self.add(Waiting { is_left: true, ..Waiting::new(held, actuals, Duration::ZERO) });
         }
-        let waiting = lock(&self.waiting);
-        if waiting.is_empty() {
-            backlog.clear();
-        }
         // The first one stays.
         let _ = self.backlog.set(backlog);
+    }
+
+    /// A settlement need not be kept any more.
+    pub(super) fn settled(&self, id: ReservationId) {
+        self.backlog.get().into_iter().for_each(|backlog| backlog.settled(id));
     }
 
     /// How many were given up: their reservations stay charged.
@@ -108,12 +109,12 @@ impl Queue {
     }
 
     fn add(&self, one: Waiting) {
+        if let Some(backlog) = self.backlog.get().filter(|_| !one.is_again) {
+            backlog.keep(&one.held, &one.actuals);
+        }
         let mut waiting = lock(&self.waiting);
         // What is sent again has been taken once, and leaves room for what was not.
         if waiting.len() < if one.is_again { WAITING_MAX / 2 } else { WAITING_MAX } {
-            if let Some(backlog) = self.backlog.get().filter(|_| !one.is_again) {
-                backlog.add(&one.held, &one.actuals);
-            }
             waiting.push_back(one);
             return;
         }
@@ -142,13 +143,19 @@ impl Queue {
         if waiting.is_again && matches!(settled, Some(Settled::Applied | Settled::WithoutReservation)) {
             self.repaired.fetch_add(1, Ordering::SeqCst);
         }
-        let mut all = lock(&self.waiting);
-        if all.front().is_some_and(|first| first.held.id == waiting.held.id) {
-            all.pop_front();
-            if let Some(backlog) = self.backlog.get().filter(|_| all.is_empty()) {
-                backlog.clear();
-            }
+        self.pop(waiting);
+        self.settled(waiting.held.id);
+    }
+
+    /// It cannot be settled at the moment: the others have their turn first.
+    pub(super) fn postpone(&self, waiting: &Waiting) {
+        if let Some(first) = self.pop(waiting) {
+            lock(&self.waiting).push_back(first);
         }
+    }
+
+    fn pop(&self, waiting: &Waiting) -> Option<Waiting> {
+        lock(&self.waiting).pop_front_if(|first| first.held.id == waiting.held.id)
     }
 
     /// The store gave no answer. `was_sent` if it may have had it.

@@ -1,8 +1,13 @@
-//! One frame of the log: a line, with what tells whether it is whole and which of two is newer.
+//! One frame of the log: lines, with what tells whether it is whole and which of two is newer.
 
-/// The longest line. What a request may say of itself and a configuration of its keys makes lines of at
+use crate::settlement;
+
+/// The longest line of a call. What a request may say of itself and a configuration of its keys makes lines of at
 /// most six thousand bytes.
 pub(crate) const LINE_BYTES_MAX: usize = (8 << 10) - HEADER_BYTES;
+
+/// The most bytes of a call's line and its settlements: 64 limits with names of up to 700 bytes.
+pub(crate) const CONTENT_BYTES_MAX: usize = (64 << 10) - HEADER_BYTES;
 
 /// What stands before the line.
 pub(crate) const HEADER_BYTES: usize = 32;
@@ -27,8 +32,9 @@ pub(super) struct Frame<'a> {
 /// What the line of a frame says.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Says<'a> {
-    /// The line that the usage file gets should the process die now.
-    Call,
+    /// The line that the usage file gets should the process die now, and the settlements that the store has not
+    /// answered to then, if there are any. Settlements that are nobody's have no line before them.
+    Call { line: &'a [u8], settlements: &'a [u8] },
     /// The call of this id was not sent: nothing of it comes back.
     Cancelled(&'a [u8]),
     /// All that was open when the area was begun is before this frame.
@@ -40,7 +46,13 @@ impl<'a> Frame<'a> {
         match self.line.split_first() {
             Some((&CANCELLED, id)) => Says::Cancelled(id),
             _ if self.line == WHOLE => Says::Whole,
-            _ => Says::Call,
+            Some((&settlement::MARK, _)) => Says::Call { line: &[], settlements: self.line },
+            _ => {
+                let end =
+                    self.line.iter().position(|byte| *byte == b'\n').map_or(self.line.len(), |end| end + 1);
+                let (line, settlements) = self.line.split_at(end);
+                Says::Call { line, settlements }
+            }
         }
     }
 
@@ -84,7 +96,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<Frame<'_>> {
 pub(super) fn line_bytes(header: &[u8]) -> Option<usize> {
     let [magic, _, length, _] = header.as_chunks::<8>().0 else { return None };
     let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
-    (*magic == MAGIC && length <= LINE_BYTES_MAX).then_some(length)
+    (*magic == MAGIC && length <= CONTENT_BYTES_MAX).then_some(length)
 }
 
 /// Whether `bytes` begin as a journal of another version.
@@ -158,13 +170,15 @@ mod tests {
             seal(&mut frame, 7);
             let line = read(&frame).unwrap().line.to_owned();
             match (Frame { sequence: 7, line: &line }).says() {
-                Says::Call => "call".to_owned(),
+                Says::Call { line, settlements } => format!("call {} {}", line.len(), settlements.len()),
                 Says::Cancelled(id) => String::from_utf8(id.to_owned()).unwrap(),
                 Says::Whole => "whole".to_owned(),
             }
         };
         assert_eq!(says(whole()), "whole");
         assert_eq!(says(cancelled("abc")), "abc");
-        assert_eq!(says(sealed(0, b"{\"v\":1}\n")), "call");
+        assert_eq!(says(sealed(0, b"{\"v\":1}\n")), "call 8 0");
+        assert_eq!(says(sealed(0, b"{\"v\":1}\n+{}\n+{}\n")), "call 8 8");
+        assert_eq!(says(sealed(0, b"+{}\n")), "call 0 4");
     }
 }

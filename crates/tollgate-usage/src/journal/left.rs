@@ -5,47 +5,67 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::frame::{self, Frame, HEADER_BYTES, Says};
 use super::log::AREAS;
 use crate::reader;
+use crate::settlement::{self, Settlement};
 
 /// What the file had when it was opened.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Left {
-    /// Lines by the id of their call.
-    lines: HashMap<String, Vec<u8>>,
+    /// By their ids.
+    calls: HashMap<String, Call>,
     file_bytes: u64,
+    /// The area that they are in, and the number of its last frame.
+    area: usize,
+    last: u64,
 }
 
+/// A call, or a settlement that is nobody's.
+#[derive(Clone, Debug)]
+struct Call {
+    /// Empty: the usage file has it, or nothing is to be in it.
+    line: Vec<u8>,
+    /// Those that the store had not answered to, as lines.
+    settlements: Vec<u8>,
+}
+
+/// A call whose settlements are kept: its id, its frame, and the settlements.
+pub(super) type Kept = (Arc<str>, Vec<u8>, Vec<Settlement>);
+
 impl Left {
-    /// The newest whole line of each call in the newest whole area of `file`.
+    /// The newest frame of each call in the newest whole area of `file`.
     pub(super) fn read(file: &File, path: &Path) -> io::Result<Self> {
         let file_bytes = file.metadata()?.len();
-        let mut newest: Option<Area> = None;
-        for begin in AREAS {
+        let mut newest: Option<(usize, Area)> = None;
+        for (number, begin) in (0..).zip(AREAS) {
             let area = Area::read(file, begin, path)?;
-            let is_newer = newest.as_ref().is_none_or(|newest| newest.first < area.first);
+            let is_newer = newest.as_ref().is_none_or(|(_, newest)| newest.first < area.first);
             if area.is_whole && is_newer {
-                newest = Some(area);
+                newest = Some((number, area));
             }
         }
         if newest.is_none() && file_bytes > 0 {
             warn_of_another_version(file, path)?;
         }
-        Ok(Self { lines: newest.unwrap_or_default().lines, file_bytes })
+        let (area, Area { calls, last, .. }) = newest.unwrap_or_default();
+        Ok(Self { calls, file_bytes, area, last })
     }
 
     /// The usage file has the call `id`.
     pub(super) fn close(&mut self, id: &str) {
-        if !self.lines.is_empty() {
-            self.lines.remove(id);
+        if !self.calls.is_empty()
+            && let Some(call) = self.calls.get_mut(id)
+        {
+            call.line.clear();
         }
     }
 
-    /// How many calls are left.
+    /// How many calls are left that the usage file does not have.
     pub(super) fn len(&self) -> u64 {
-        u64::try_from(self.lines.len()).unwrap_or(u64::MAX)
+        u64::try_from(self.lines().count()).unwrap_or(u64::MAX)
     }
 
     /// Whether there was nothing at all, not even of calls that are closed.
@@ -53,20 +73,42 @@ impl Left {
         self.file_bytes == 0
     }
 
-    /// Their lines in one piece, the earliest admission first: a line begins with its moment.
-    pub(super) fn into_lines(self) -> Vec<u8> {
-        let mut lines: Vec<_> = self.lines.into_values().collect();
+    /// The lines that the usage file does not have in one piece, the earliest admission first: a line begins with its
+    /// moment.
+    pub(super) fn to_lines(&self) -> Vec<u8> {
+        let mut lines: Vec<_> = self.lines().collect();
         lines.sort_unstable();
         lines.concat()
+    }
+
+    fn lines(&self) -> impl Iterator<Item = &[u8]> {
+        self.calls.values().map(|call| &*call.line).filter(|line| !line.is_empty())
+    }
+
+    /// Where a log begins that has the calls with settlements: another area, and a number that none of the file has,
+    /// not even of a batch that failed.
+    pub(super) const fn next(&self) -> (usize, u64) {
+        (1 - self.area, self.last.saturating_add(1 << 32))
+    }
+
+    /// The calls with settlements, once the usage file has them all.
+    pub(super) fn kept(self) -> Vec<Kept> {
+        let kept = |(id, call): (String, Call)| {
+            let settlements: Vec<_> = settlement::read(&call.settlements).collect();
+            let frame = || [&[0; HEADER_BYTES][..], &call.settlements].concat();
+            (!settlements.is_empty()).then(|| (id.into(), frame(), settlements))
+        };
+        self.calls.into_iter().filter_map(kept).collect()
     }
 }
 
 /// An area as far as its frames follow each other.
 #[derive(Debug, Default)]
 struct Area {
-    lines: HashMap<String, Vec<u8>>,
-    /// The number of its first frame.
+    calls: HashMap<String, Call>,
+    /// The numbers of its first frame and its last one.
     first: u64,
+    last: u64,
     is_whole: bool,
 }
 
@@ -87,6 +129,7 @@ impl Area {
             if next.is_none() {
                 area.first = frame.sequence;
             }
+            area.last = frame.sequence;
             next = Some(frame.sequence.saturating_add(1));
             area.take(&frame, path);
         }
@@ -97,14 +140,16 @@ impl Area {
         match frame.says() {
             Says::Whole => self.is_whole = true,
             Says::Cancelled(id) => {
-                self.lines.remove(String::from_utf8_lossy(id).as_ref());
+                self.calls.remove(String::from_utf8_lossy(id).as_ref());
             }
-            Says::Call => match reader::request_id(frame.line) {
-                Some(id) => {
-                    self.lines.insert(id, frame.line.to_owned());
-                }
-                None => tracing::warn!(file = %path.display(), "a frame holds no usage line: skipped"),
-            },
+            Says::Call { line, settlements } => {
+                let id = if line.is_empty() { settlement::id(settlements) } else { reader::request_id(line) };
+                let Some(id) = id else {
+                    tracing::warn!(file = %path.display(), "a frame holds no usage line: skipped");
+                    return;
+                };
+                self.calls.insert(id, Call { line: line.to_owned(), settlements: settlements.to_owned() });
+            }
         }
     }
 }

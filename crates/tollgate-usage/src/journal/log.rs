@@ -4,9 +4,13 @@
 //! written to the beginning of the other, which is used from there on. So the log is about as long as what
 //! is open, however many calls there were.
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+
+use foldhash::fast::RandomState;
+use tollgate_limiter::ReservationId;
 
 use super::disk::Disk;
 use super::frame;
@@ -21,11 +25,14 @@ pub(super) const AREAS: [u64; 2] = [0, AREA_BYTES_MAX];
 /// What lines of usual length of all calls need. Where an area is full, calls are not written down.
 const AREA_BYTES_MAX: u64 = 256 << 20;
 
-/// An area is left when it has so many bytes, or [`GROWTH`] times those that it began with.
+/// An area is left when it has so many bytes more than it began with, or [`GROWTH`] times as many.
 pub(super) const AREA_BYTES: u64 = 1 << 20;
 
 /// What is taken along is written once for at least three times as much that is new.
 const GROWTH: u64 = 4;
+
+/// An area is left, whatever it began with, while it has room for what is written down meanwhile.
+const ROOM_BYTES: u64 = 16 << 20;
 
 /// What is taken along is written in pieces of so many bytes.
 const PIECE_BYTES: usize = 256 << 10;
@@ -36,8 +43,11 @@ const SPARE_BYTES_MAX: usize = 1 << 20;
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Log {
-    calls: Vec<Call>,
+    /// By their places.
+    calls: Vec<Option<Call>>,
     free: Vec<u32>,
+    /// The settlements that the store has not answered to, with the places of their calls.
+    settling: HashMap<ReservationId, u32, RandomState>,
     /// Which of [`AREAS`] is used, and up to where it is written.
     area: usize,
     tail: u64,
@@ -56,12 +66,15 @@ pub(super) struct Log {
     confirmed: u64,
 }
 
-/// The place of a call in the log.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Call {
-    Free,
-    /// With where its newest frame is, once that is written.
-    Open(Option<Spot>),
+/// A call whose newest frame is needed.
+#[derive(Debug, Default)]
+struct Call {
+    /// Where that is, once it is written.
+    spot: Option<Spot>,
+    /// How many of its settlements the store has not answered to.
+    settling: u32,
+    /// Its id, once its line is in the usage file.
+    appended: Option<Arc<str>>,
 }
 
 /// Where a frame is in its area.
@@ -118,6 +131,7 @@ impl Log {
         Self {
             calls: Vec::new(),
             free: Vec::new(),
+            settling: HashMap::default(),
             area: 0,
             tail: 0,
             leave_at: area_bytes,
@@ -137,25 +151,63 @@ impl Log {
             Some(index) => index,
             None => {
                 let index = u32::try_from(self.calls.len()).ok().filter(|index| *index < CALLS_MAX)?;
-                self.calls.push(Call::Free);
+                self.calls.push(None);
                 index
             }
         };
-        self.set(index, Call::Open(None));
+        *self.place(index)? = Some(Call::default());
         Some(index)
+    }
+
+    fn place(&mut self, index: u32) -> Option<&mut Option<Call>> {
+        self.calls.get_mut(usize::try_from(index).ok()?)
+    }
+
+    fn call(&mut self, index: u32) -> Option<&mut Call> {
+        self.place(index)?.as_mut()
+    }
+
+    /// The call's line is in the usage file: its place is given back once the store has answered to its settlements.
+    pub(super) fn appended(&mut self, index: u32, id: Arc<str>) {
+        if let Some(call) = self.call(index).filter(|call| call.settling > 0) {
+            call.appended = Some(id);
+        } else {
+            self.close(index, Some(id));
+        }
+    }
+
+    /// The store has not answered to the settlement of `id`, which the call's frame has from now on.
+    pub(super) fn settling(&mut self, index: u32, id: ReservationId) {
+        if self.settling.insert(id, index).is_none()
+            && let Some(call) = self.call(index)
+        {
+            call.settling = call.settling.saturating_add(1);
+        }
+    }
+
+    /// Whether the settlement of `id` is in the log.
+    pub(super) fn is_settling(&self, id: ReservationId) -> bool {
+        self.settling.contains_key(&id)
+    }
+
+    /// The store has answered to the settlement of `id`.
+    pub(super) fn settled(&mut self, id: ReservationId) {
+        let Some(index) = self.settling.remove(&id) else { return };
+        let Some(call) = self.call(index) else { return };
+        call.settling = call.settling.saturating_sub(1);
+        if call.settling == 0
+            && let Some(id) = call.appended.take()
+        {
+            self.close(index, Some(id));
+        }
     }
 
     /// Gives a place back. With the id of a call whose line is in the usage file; without one nothing of the
     /// call was written.
     pub(super) fn close(&mut self, index: u32, over: Option<Arc<str>>) {
-        self.set(index, Call::Free);
+        self.place(index).into_iter().for_each(|place| *place = None);
         self.free.push(index);
         self.over[0].extend(over);
-    }
-
-    fn set(&mut self, index: u32, call: Call) {
-        let place = usize::try_from(index).ok().and_then(|index| self.calls.get_mut(index));
-        place.into_iter().for_each(|place| *place = call);
     }
 
     /// Whether no call is open.
@@ -163,9 +215,10 @@ impl Log {
         self.free.len() == self.calls.len()
     }
 
-    /// The calls that are over and whose frames may still be in an area.
+    /// The calls whose lines are in the usage file and whose frames may still be in an area.
     pub(super) fn over(&self) -> Vec<Arc<str>> {
-        self.over.concat()
+        let settling = self.calls.iter().flatten().filter_map(|call| call.appended.as_ref());
+        self.over.iter().flatten().chain(settling).cloned().collect()
     }
 
     /// Puts a frame into the batch: room for a header and a line. It is the newest of the call at `index`.
@@ -216,10 +269,9 @@ impl Log {
 
     fn moved(&mut self, spots: &[(u32, Spot)]) {
         for (index, spot) in spots {
-            let call = usize::try_from(*index).ok().and_then(|index| self.calls.get_mut(index));
             // Its place may have been given back meanwhile.
-            if let Some(Call::Open(at)) = call {
-                *at = Some(*spot);
+            if let Some(call) = self.call(*index) {
+                call.spot = Some(*spot);
             }
         }
     }
@@ -232,13 +284,12 @@ impl Log {
 
     /// Leaves the area for the other one, with what is still needed. Where that fails it is used on.
     pub(super) fn leave(&mut self, disk: &dyn Disk) -> io::Result<()> {
-        match self.taken_along(disk) {
-            Ok(Begun { tail, spots, sequence }) => {
-                self.area = 1 - self.area;
-                self.tail = tail;
-                self.leave_at = self.area_bytes.max(tail.saturating_mul(GROWTH));
-                self.sequence = sequence;
-                self.moved(&spots);
+        let (from, to) = (self.area, 1 - self.area);
+        let needed = (0..).zip(&self.calls).filter_map(|(index, call)| Some((index, call.as_ref()?.spot?)));
+        let needed = needed.map(|(index, spot)| Ok((index, frame_at(disk, from, spot)?)));
+        match begin(disk, to, self.sequence, needed) {
+            Ok(begun) => {
+                self.take(to, begun);
                 self.begun = self.begun.saturating_add(1);
                 let [over, before] = &mut self.over;
                 *before = std::mem::take(over);
@@ -251,35 +302,34 @@ impl Log {
         }
     }
 
-    /// Writes what is still needed to the other area.
-    fn taken_along(&self, disk: &dyn Disk) -> io::Result<Begun> {
-        let (from, to) = (AREAS[self.area], AREAS[1 - self.area]);
-        let (mut sequence, mut tail) = (self.sequence, 0_u64);
-        let (mut piece, mut spots) = (Vec::new(), Vec::new());
-        for (index, call) in (0..).zip(&self.calls) {
-            let Call::Open(Some(spot)) = call else { continue };
-            let start = piece.len();
-            let offset = tail.saturating_add(length(&piece));
-            piece.resize(start.saturating_add(spot.bytes), 0);
-            let Some(frame) = piece.get_mut(start..) else { continue };
-            disk.read(frame, from.saturating_add(spot.offset))?;
-            if frame::read(frame).is_none_or(|read| read.bytes() != spot.bytes) {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "a frame is not what was written"));
-            }
-            frame::seal(frame, sequence);
-            sequence = sequence.saturating_add(1);
-            spots.push((index, Spot { offset, bytes: spot.bytes }));
-            if piece.len() >= PIECE_BYTES {
-                disk.write(&piece, to.saturating_add(tail))?;
-                tail = tail.saturating_add(length(&piece));
-                piece.clear();
-            }
+    fn take(&mut self, area: usize, Begun { tail, spots, sequence }: Begun) {
+        self.area = area;
+        self.tail = tail;
+        let grown = tail.saturating_mul(GROWTH).min(AREA_BYTES_MAX - ROOM_BYTES);
+        self.leave_at = grown.max(tail.saturating_add(self.area_bytes));
+        self.sequence = sequence;
+        self.moved(&spots);
+    }
+
+    /// One that begins `area` with calls of an earlier process whose lines are in the usage file: the id of each, its
+    /// frame, and its settlements. Numbers go on at `sequence`. Of calls beyond the most that may be open nothing is kept.
+    pub(super) fn resume(
+        disk: &dyn Disk,
+        (area, sequence): (usize, u64),
+        calls: impl Iterator<Item = (Arc<str>, Vec<u8>, Vec<ReservationId>)>,
+        area_bytes: u64,
+    ) -> io::Result<Self> {
+        let mut log = Self::new(area_bytes);
+        let mut frames = Vec::new();
+        for (id, frame, settlements) in calls {
+            let Some(index) = log.open() else { break };
+            settlements.into_iter().for_each(|id| log.settling(index, id));
+            log.appended(index, id);
+            frames.push(Ok((index, frame)));
         }
-        let start = piece.len();
-        piece.extend(frame::whole());
-        piece.get_mut(start..).into_iter().for_each(|frame| frame::seal(frame, sequence));
-        disk.write(&piece, to.saturating_add(tail))?;
-        Ok(Begun { tail: tail.saturating_add(length(&piece)), spots, sequence: sequence.saturating_add(1) })
+        let begun = begin(disk, area, sequence, frames.into_iter())?;
+        log.take(area, begun);
+        Ok(log)
     }
 
     /// How many areas were begun: what the disk confirms after this is asked has all of them.
@@ -291,6 +341,45 @@ impl Log {
     pub(super) fn confirmed(&mut self, begun: u64) {
         self.confirmed = self.confirmed.max(begun);
     }
+}
+
+/// The frame of a call in `area`.
+fn frame_at(disk: &dyn Disk, area: usize, spot: Spot) -> io::Result<Vec<u8>> {
+    let mut frame = vec![0; spot.bytes];
+    disk.read(&mut frame, AREAS[area].saturating_add(spot.offset))?;
+    match frame::read(&frame) {
+        Some(read) if read.bytes() == spot.bytes => Ok(frame),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "a frame is not what was written")),
+    }
+}
+
+/// Writes the frames of calls to the beginning of an area, with numbers from `sequence` on, and that it is whole.
+fn begin(
+    disk: &dyn Disk,
+    area: usize,
+    mut sequence: u64,
+    frames: impl Iterator<Item = io::Result<(u32, Vec<u8>)>>,
+) -> io::Result<Begun> {
+    let (start, mut tail, mut piece, mut spots) = (AREAS[area], 0_u64, Vec::new(), Vec::new());
+    let mut add = |piece: &mut Vec<u8>, mut frame: Vec<u8>| {
+        frame::seal(&mut frame, sequence);
+        sequence = sequence.saturating_add(1);
+        piece.append(&mut frame);
+    };
+    for frame in frames {
+        let (index, frame) = frame?;
+        let offset = tail.saturating_add(length(&piece));
+        spots.push((index, Spot { offset, bytes: frame.len() }));
+        add(&mut piece, frame);
+        if piece.len() >= PIECE_BYTES {
+            disk.write(&piece, start.saturating_add(tail))?;
+            tail = tail.saturating_add(length(&piece));
+            piece.clear();
+        }
+    }
+    add(&mut piece, frame::whole());
+    disk.write(&piece, start.saturating_add(tail))?;
+    Ok(Begun { tail: tail.saturating_add(length(&piece)), spots, sequence })
 }
 
 fn length(bytes: &[u8]) -> u64 {

@@ -17,15 +17,18 @@
 //! - between admission and settlement: the call comes back as spent at what was reserved;
 //! - between settlement and append: it comes back as it was settled;
 //! - after the append, in the log or not: the usage file has the id, the log's line is left alone;
+//! - before a shared store has answered to the settlement: the next process has it ([`Journal::keep_settlements`]);
 //! - while the log goes on to its other area: that is not whole yet, and the one before counts.
 //!
 //! **Recovery** ([`Journal::restore`]) appends the lines whose ids the usage file does not have, waits
 //! until they are on the disk, and clears the log after. Killed in between it finds the ids in the usage
 //! file at the next start; killed within the append it finds a torn line there, which is none, and the
-//! log.
+//! log. Settlements that are kept begin the log's other area.
 
 pub(crate) mod disk;
 pub(crate) mod frame;
+#[cfg(test)]
+mod kept;
 mod left;
 mod log;
 #[cfg(test)]
@@ -39,18 +42,21 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tollgate_limiter::TimestampMs;
+use tollgate_limiter::{ExactAmount, Held, ReservationId, TimestampMs};
 
 use crate::checkpoint;
 use crate::error::UsageError;
 use crate::reader::{self, ReplaySummary, Replayed};
+use crate::settlement::{self, Settlement};
 use crate::writer::append_only;
 use disk::Disk;
-use frame::{HEADER_BYTES, LINE_BYTES_MAX};
-use left::Left;
+use frame::{CONTENT_BYTES_MAX, HEADER_BYTES};
+use left::{Kept, Left};
 use log::{AREA_BYTES, Log};
 
 pub(crate) use log::Ticket;
+
+const FRAME_BYTES_MAX: usize = HEADER_BYTES + CONTENT_BYTES_MAX;
 
 /// The journal of one usage file. As long as it is open no other process can open it.
 pub struct Journal {
@@ -59,9 +65,13 @@ pub struct Journal {
     disk: Box<dyn Disk>,
     log: Mutex<Log>,
     /// Whether the disk is asked to confirm now and then.
-    syncs: bool,
+    syncs: AtomicBool,
+    /// Whether settlements stay until the store has answered to them.
+    keeps_settlements: bool,
     /// What an earlier process left, until it is restored.
     left: Left,
+    /// The settlements among it, once it is restored.
+    unsettled: Vec<Settlement>,
     failing: AtomicBool,
     failures: AtomicU64,
 }
@@ -96,11 +106,24 @@ impl Journal {
             path,
             disk,
             log: Mutex::new(Log::new(area_bytes)),
-            syncs: false,
+            syncs: AtomicBool::new(false),
+            keeps_settlements: false,
             left: Left::default(),
+            unsettled: Vec::new(),
             failing: AtomicBool::new(false),
             failures: AtomicU64::new(0),
         }
+    }
+
+    /// From now on a settlement that is written down stays until it is [settled](Self::settled), and those that an
+    /// earlier process left are kept: for a store that may be away.
+    pub const fn keep_settlements(&mut self) {
+        self.keeps_settlements = true;
+    }
+
+    /// The settlements that an earlier process left, once it is restored.
+    pub fn take_unsettled(&mut self) -> Vec<Settlement> {
+        std::mem::take(&mut self.unsettled)
     }
 
     /// The usage file.
@@ -130,22 +153,41 @@ impl Journal {
             each(event);
         })?;
         summary.recovered = left.len();
-        let lines = left.into_lines();
+        let lines = left.to_lines();
         if !lines.is_empty() {
             self.append(&lines)?;
             reader::replay_text(&self.usage_file, &lines, each);
             tracing::warn!(calls = summary.recovered, "calls of an earlier process come back as spent");
         }
         if !self.is_restored() {
-            self.disk.clear().map_err(|source| UsageError::new(&self.path, "clear", source))?;
+            let next = left.next();
+            let kept = if self.keeps_settlements { left.kept() } else { Vec::new() };
+            self.begin(next, kept).map_err(|source| UsageError::new(&self.path, "clear", source))?;
         }
         self.left = Left::default();
         Ok(summary)
     }
 
+    /// Begins the log with what is kept of an earlier process, or with nothing.
+    fn begin(&mut self, next: (usize, u64), kept: Vec<Kept>) -> io::Result<()> {
+        if kept.is_empty() {
+            return self.disk.clear();
+        }
+        let mut unsettled = Vec::new();
+        let calls = kept.into_iter().map(|(id, frame, settlements)| {
+            let ids = settlements.iter().map(|(held, _)| held.id).collect();
+            unsettled.extend(settlements);
+            (id, frame, ids)
+        });
+        let log = Log::resume(&*self.disk, next, calls, AREA_BYTES)?;
+        self.disk.sync()?;
+        (self.unsettled, self.log) = (unsettled, Mutex::new(log));
+        Ok(())
+    }
+
     /// From here on the disk is asked to confirm, at least once a second while something is written.
-    pub(crate) const fn will_sync(&mut self) {
-        self.syncs = true;
+    pub(crate) fn will_sync(&self) {
+        self.syncs.store(true, Ordering::Relaxed);
     }
 
     /// The ids that the log may still have of calls that are over.
@@ -187,8 +229,52 @@ impl Journal {
         Ok(self.log().push(Some(hold.index), frame))
     }
 
+    /// The last line of a call. Its settlements are added to `frame` and kept with it, if they are to be kept, and not so
+    /// long that there is no room for them.
+    pub(crate) fn settle(
+        &self,
+        hold: &Hold,
+        frame: &mut Vec<u8>,
+        settlements: &[Settlement],
+    ) -> Result<Ticket, UsageError> {
+        let line_end = frame.len();
+        let kept = if self.keeps_settlements { settlements } else { &[] };
+        kept.iter().for_each(|(held, actuals)| settlement::write(frame, held, actuals));
+        let is_short = frame.len() <= FRAME_BYTES_MAX;
+        let (frame, kept) = if is_short { (&**frame, kept) } else { (&frame[..line_end], &[][..]) };
+        self.check(frame)?;
+        let mut log = self.log();
+        kept.iter().for_each(|(held, _)| log.settling(hold.index, held.id));
+        Ok(log.push(Some(hold.index), frame))
+    }
+
+    /// Keeps a settlement that waits for the store, unless it is kept. Where that cannot be written down it waits in
+    /// memory alone, and the journal has logged and counted the error.
+    pub fn keep(&self, held: &Held, actuals: &[ExactAmount]) {
+        if !self.keeps_settlements || self.log().is_settling(held.id) {
+            return;
+        }
+        let mut frame = vec![0; HEADER_BYTES];
+        settlement::write(&mut frame, held, actuals);
+        let id = held.id.to_string().into();
+        let Ok((hold, ticket)) = self.hold(&id, &frame) else { return };
+        let mut log = self.log();
+        log.settling(hold.index, held.id);
+        log.appended(hold.index, id);
+        drop(log);
+        // Where it fails, the place is given back with the answer.
+        let _ = self.write_out(&ticket);
+    }
+
+    /// The store has answered to the settlement of `id`, or never will.
+    pub fn settled(&self, id: ReservationId) {
+        if self.keeps_settlements {
+            self.log().settled(id);
+        }
+    }
+
     fn check(&self, frame: &[u8]) -> Result<(), UsageError> {
-        if frame.len() <= HEADER_BYTES.saturating_add(LINE_BYTES_MAX) {
+        if frame.len() <= FRAME_BYTES_MAX {
             return Ok(());
         }
         Err(self.failed(1, io::Error::new(io::ErrorKind::InvalidInput, "the line of a call is too long")))
@@ -219,7 +305,8 @@ impl Journal {
             return outcome;
         }
         let (lines, written) = log.write(&*self.disk);
-        let left = if log.is_long(self.syncs) { log.leave(&*self.disk) } else { Ok(()) };
+        let left =
+            if log.is_long(self.syncs.load(Ordering::Relaxed)) { log.leave(&*self.disk) } else { Ok(()) };
         drop(log);
         if let Err(error) = left {
             tracing::warn!(file = %self.path.display(), %error, "the journal grows: its other area cannot be begun");
@@ -248,7 +335,7 @@ impl Journal {
     /// Gives the places back of calls that are in the usage file.
     pub(crate) fn free(&self, holds: impl IntoIterator<Item = Hold>) {
         let mut log = self.log();
-        holds.into_iter().for_each(|hold| log.close(hold.index, Some(hold.id)));
+        holds.into_iter().for_each(|hold| log.appended(hold.index, hold.id));
     }
 
     /// Gives the place back of a call of which nothing could be written.

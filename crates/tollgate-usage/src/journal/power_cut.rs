@@ -125,7 +125,7 @@ struct Process {
 impl Process {
     fn new(policy: Policy) -> Self {
         let disk = Noted::default();
-        let mut journal = Journal::over(Box::new(disk.clone()), Path::new("usage"), PathBuf::new(), SHORT);
+        let journal = Journal::over(Box::new(disk.clone()), Path::new("usage"), PathBuf::new(), SHORT);
         if policy != Policy::Never {
             journal.will_sync();
         }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::frame::HEADER_BYTES;
+use super::frame::{HEADER_BYTES, LINE_BYTES_MAX};
 use super::log::AREAS;
 use super::*;
 
 /// What was done to the files, in order.
 #[derive(Clone, Debug)]
-enum Write {
+pub(super) enum Write {
     Log { bytes: Vec<u8>, offset: u64 },
     Append(Vec<u8>),
 }
@@ -37,13 +37,13 @@ impl Write {
 /// A disk that notes what is written, and reports an error after it when it is told to. Shared with the test that looks at
 /// it.
 #[derive(Clone, Default)]
-struct Noted {
+pub(super) struct Noted {
     writes: Arc<Mutex<Vec<Write>>>,
     refuses: Arc<AtomicBool>,
 }
 
 impl Noted {
-    fn writes(&self) -> Vec<Write> {
+    pub(super) fn writes(&self) -> Vec<Write> {
         self.writes.lock().unwrap().clone()
     }
 }
@@ -260,7 +260,7 @@ fn contents(writes: &[Write]) -> ([Vec<u8>; 2], Vec<u8>) {
 }
 
 /// The files as they are after `writes`, in a new folder.
-fn files(writes: &[Write]) -> (tempfile::TempDir, PathBuf) {
+pub(super) fn files(writes: &[Write]) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("usage.jsonl");
     let (areas, usage) = contents(writes);

@@ -115,7 +115,7 @@ fn prompt() -> WriterOptions {
 }
 
 fn start(target: impl Append, options: WriterOptions) -> Writer {
-    Writer::start(target, Journal::unread(Path::new("usage.jsonl")), None, options).unwrap()
+    Writer::start(target, Arc::new(Journal::unread(Path::new("usage.jsonl"))), None, options).unwrap()
 }
 
 #[test]

@@ -109,7 +109,7 @@ fn what_the_full_disk_of_the_usage_file_did_not_take_comes_back_at_the_next_star
     let hold = |id| writer.hold(&UsageEvent { cost: ExactAmount::whole(900), ..usage(id) }).unwrap();
     for (id, (hold, written)) in ids.map(|id| (id, hold(id))) {
         written.now().unwrap();
-        writer.settle(hold, &usage(id)).now().unwrap();
+        writer.settle(hold, &usage(id), &[]).now().unwrap();
     }
     writer.close().unwrap_err();
     assert_eq!(writer.dropped(), 3, "one that waited and two for which there was no room");

@@ -1,0 +1,67 @@
+//! Settlements that a shared store has not answered to, as lines behind the one of their call in the journal: what the
+//! next process has to settle where the reservation is still held.
+//!
+//! A line is [`MARK`] and one JSON object.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use tollgate_limiter::{Amount, Entry, ExactAmount, Held, Limit, Plan, ReservationId, TimestampMs};
+
+use crate::json;
+
+/// A settlement: the reservation, and what was used for each entry of its plan.
+pub type Settlement = (Held, Vec<ExactAmount>);
+
+/// How the line of a settlement begins. That of a call begins otherwise.
+pub(crate) const MARK: u8 = b'+';
+
+/// A settlement as its line has it.
+#[derive(Deserialize)]
+struct Line {
+    /// 32 hexadecimal digits.
+    id: String,
+    at: TimestampMs,
+    entries: Vec<Used>,
+}
+
+/// An entry of a plan, and what was used.
+#[derive(Deserialize)]
+struct Used {
+    limit: Limit,
+    charge: Amount,
+    units: u64,
+    millionths: u32,
+}
+
+/// Reads the settlements of `lines`. One that cannot be read is passed over.
+pub(crate) fn read(lines: &[u8]) -> impl Iterator<Item = Settlement> {
+    let line = |line: &[u8]| serde_json::from_slice::<Line>(line.strip_prefix(&[MARK])?).ok()?.settlement();
+    lines.split(|byte| *byte == b'\n').filter_map(line)
+}
+
+/// The id of the first of them.
+pub(crate) fn id(lines: &[u8]) -> Option<String> {
+    read(lines).next().map(|(held, _)| held.id.to_string())
+}
+
+/// Adds the line of a settlement.
+pub(crate) fn write(out: &mut Vec<u8>, held: &Held, actuals: &[ExactAmount]) {
+    out.push(MARK);
+    json::write_settlement(out, held, actuals);
+    out.push(b'\n');
+}
+
+impl Line {
+    fn settlement(self) -> Option<Settlement> {
+        let id = ReservationId::new(u128::from_str_radix(&self.id, 16).ok()?);
+        let actual = |used: &Used| {
+            const MILLION: u128 = 1_000_000;
+            ExactAmount::from_millionths(u128::from(used.units) * MILLION + u128::from(used.millionths))
+        };
+        let actuals = self.entries.iter().map(actual).collect();
+        let entry = |used: Used| Entry { limit: Arc::new(used.limit), charge: used.charge };
+        let plan = Plan::new(self.entries.into_iter().map(entry).collect()).ok()?;
+        Some((Held { id, plan: Arc::new(plan), at: self.at }, actuals))
+    }
+}
