@@ -7,14 +7,19 @@
 
 use std::sync::Arc;
 
-use tollgate_limiter::{DurationMs, ExactAmount, MicroUsd, TimestampMs, Tokens};
-use tollgate_usage::{Event, Outcome, TokenCounts, UsageEvent, Writer, WriterOptions, Written};
+use tollgate_limiter::{
+    Amount, CounterKey, DurationMs, Enforcement, Entry, ExactAmount, Held, Limit, MicroUsd, Period, Plan,
+    ReservationId, Rule, TimestampMs, Tokens,
+};
+use tollgate_usage::{Event, Journal, Outcome, TokenCounts, UsageEvent, Writer, WriterOptions, Written};
 
 const CALLS: u64 = 100_000;
 /// Calls that are open at a time.
 const OPEN: usize = 64;
 /// Calls that are written down in the same moment.
 const TOGETHER: u64 = 8;
+/// Limits that a settlement is about.
+const LIMITS: usize = 6;
 /// `/proc/self/stat` counts in hundredths of a second.
 const TICK_US: u64 = 10_000;
 
@@ -25,13 +30,14 @@ fn main() {
     let path = folder.join("usage.jsonl");
     let template = template();
     for round in 0..3 {
-        let recorded = measure(&path, |writer| {
+        let recorded = measure(&path, false, |writer, _| {
             for id in 0..CALLS {
                 writer.record(&Event::Usage(event(&template, id)));
                 pause(writer, id);
             }
         });
-        let [alone, together] = [1, TOGETHER].map(|together| held(&path, &template, together));
+        let [alone, together] = [1, TOGETHER].map(|together| held(&path, &template, together, false));
+        let settled = held(&path, &template, TOGETHER, true);
         let before = cpu_us();
         let file = std::fs::File::create(&path).unwrap();
         let bytes = [7; 640];
@@ -42,20 +48,31 @@ fn main() {
         let written = (cpu_us() - before) * 1_000 / CALLS;
         println!("round {round}: recorded {recorded} ns, held and settled {alone} ns a call alone");
         println!("  and {together} ns where {TOGETHER} are written together; two bare writes {written} ns");
+        println!("  with settlements of {LIMITS} limits {settled} ns, {TOGETHER} together");
     }
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// The CPU time of a call that is held and settled, where so many are in the same moment.
-fn held(path: &std::path::Path, template: &UsageEvent, together: u64) -> u64 {
-    measure(path, |writer| {
+/// The CPU time of a call that is held and settled, where so many are in the same moment; also with a settlement that a
+/// store answers to.
+fn held(path: &std::path::Path, template: &UsageEvent, together: u64, keeps: bool) -> u64 {
+    let plan = plan();
+    let settlement = |id: u64| {
+        let held = Held { id: ReservationId::new(id.into()), plan: Arc::clone(&plan), at: template.ts };
+        keeps.then(|| (held, vec![ExactAmount::from_millionths(1_234_567_890); LIMITS]))
+    };
+    measure(path, keeps, |writer, journal| {
         let mut open = std::collections::VecDeque::new();
         for first in (0..CALLS).step_by(usize::try_from(together).unwrap()) {
             let settled: Vec<Written> = (open.len() >= OPEN)
                 .then(|| open.drain(..usize::try_from(together).unwrap()))
                 .into_iter()
                 .flatten()
-                .map(|(id, hold)| writer.settle(hold, &event(template, id), &[]))
+                .map(|(id, hold)| {
+                    let written = writer.settle(hold, &event(template, id), settlement(id).as_slice());
+                    journal.settled(ReservationId::new(id.into()));
+                    written
+                })
                 .collect();
             settled.into_iter().for_each(|written| written.now().unwrap());
             let held = (first..first + together).map(|id| (id, writer.hold(&event(template, id)).unwrap()));
@@ -77,18 +94,33 @@ fn pause(writer: &Writer, id: u64) {
 }
 
 /// The CPU time of `run` in nanoseconds a call.
-fn measure(path: &std::path::Path, run: impl FnOnce(&Writer)) -> u64 {
+fn measure(path: &std::path::Path, keeps: bool, run: impl FnOnce(&Writer, &Journal)) -> u64 {
     let _ = std::fs::remove_file(path);
     let flush_timeout = std::time::Duration::from_secs(600);
     let options = WriterOptions { waiting_max: usize::MAX >> 1, flush_timeout, ..WriterOptions::default() };
-    let writer = Writer::open(path, options).unwrap();
+    let mut journal = Journal::open(path).unwrap();
+    if keeps {
+        journal.keep_settlements();
+    }
+    let journal = Arc::new(journal);
+    let writer = Writer::resume(Arc::clone(&journal), options).unwrap();
     let before = cpu_us();
-    run(&writer);
+    run(&writer, &journal);
     writer.flush().unwrap();
     let used = cpu_us() - before;
     drop(writer);
     std::fs::remove_file(path).unwrap();
     used * 1_000 / CALLS
+}
+
+fn plan() -> Arc<Plan> {
+    let entry = |number| {
+        let key = CounterKey::new("acme", format!("tenant:tokens:{number}"));
+        let rule = Rule::Calendar(Period::Month);
+        let limit = Limit { key, rule, amount: Amount::new(1_000_000), enforcement: Enforcement::Hard };
+        Entry { limit: Arc::new(limit), charge: Amount::new(1_234) }
+    };
+    Arc::new(Plan::new((0..LIMITS).map(entry).collect()).unwrap())
 }
 
 fn cpu_us() -> u64 {
