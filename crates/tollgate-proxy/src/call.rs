@@ -1,7 +1,6 @@
 //! One admitted call, from its reservation to its settlement: exactly once, whatever happens.
 
 use std::{
-    iter,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -12,7 +11,9 @@ use std::{
 use tollgate_limiter::{DurationMs, ExactAmount, ReservationId, TimestampMs, Tokens};
 use tollgate_providers::{Metered, Reported, StreamEnd};
 use tollgate_store::{Held, Settled, StoreError};
-use tollgate_usage::{Attributes, Event, FirstReserved, Hold, Outcome, Session, UsageEvent, Written};
+use tollgate_usage::{
+    Attributes, Event, FirstReserved, Hold, Outcome, Session, Settlement, UsageEvent, Written,
+};
 
 use crate::{
     app::App,
@@ -245,7 +246,7 @@ impl Call {
         let actuals = bill.actuals(&admitted.limits, &admitted.quote, policy, at);
         let tenant = &admitted.key.tenant;
         self.app.alerts.settling(&*self.app.store, tenant, &admitted.limits, &actuals, at);
-        let mut settlements = vec![(admitted.held.clone(), actuals)];
+        let mut settlements = vec![Settlement { held: admitted.held.clone(), actuals, was_reserved: true }];
         settlements.extend(unplanned::charges(&self.app, &admitted, &bill));
         let event = self.event(&admitted, bill, outcome);
         self.app.estimates.learn_from(policy, &admitted.quote, &event);
@@ -257,8 +258,8 @@ impl Call {
                 None
             }
         };
-        let expected = iter::once(Settled::Applied).chain(iter::repeat(Settled::WithoutReservation));
-        for ((held, actuals), expected) in settlements.into_iter().zip(expected) {
+        for Settlement { held, actuals, was_reserved } in settlements {
+            let expected = if was_reserved { Settled::Applied } else { Settled::WithoutReservation };
             settle_in_store(&self.app, &held, actuals, expected);
         }
         written

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use tollgate_limiter::{ExactAmount, ReservationId};
-use tollgate_store::{Backlog, FallbackStore, Held, MemoryStore};
+use tollgate_store::{Backlog, FallbackStore, Held, Left, MemoryStore};
 use tollgate_usage::{Journal, ReplaySummary, Settlement, UsageError};
 
 use crate::{estimates::Estimates, policy::Policy};
@@ -53,8 +53,13 @@ impl Recovered {
     /// Has `store` settle what an earlier process left, and keep in the journal from now on what it has not settled. How
     /// many were left: those that were settled before change nothing.
     pub fn settle_in(self, store: &FallbackStore) -> usize {
-        let settlements = self.unsettled.len();
-        store.keep_waiting_in(Arc::new(InJournal(self.journal)), self.unsettled);
+        let left = self.unsettled.into_iter().map(|settlement| {
+            let Settlement { held, actuals, was_reserved } = settlement;
+            Left { held, actuals, was_reserved }
+        });
+        let left: Vec<_> = left.collect();
+        let settlements = left.len();
+        store.keep_waiting_in(Arc::new(InJournal(self.journal)), left);
         settlements
     }
 }
@@ -64,7 +69,8 @@ struct InJournal(Arc<Journal>);
 
 impl Backlog for InJournal {
     fn keep(&self, held: &Held, actuals: &[ExactAmount]) {
-        self.0.keep(held, actuals);
+        let (held, actuals) = (held.clone(), actuals.to_vec());
+        self.0.keep(&Settlement { held, actuals, was_reserved: true });
     }
 
     fn settled(&self, id: ReservationId) {

@@ -43,7 +43,7 @@ fn charge(
     };
     app.alerts.settling(&*app.store, &admitted.key.tenant, limits, &actuals, admitted.at);
     let held = Held { id: ReservationId::new(rand::random()), plan, at: admitted.at };
-    Some((held, actuals))
+    Some(Settlement { held, actuals, was_reserved: false })
 }
 
 /// The limits about models that the models really called meet, and the plan does not have.

@@ -23,7 +23,7 @@ use tollgate_limiter::{
     Rule, TimestampMs, Verdict,
 };
 use tollgate_store::{
-    Attempt, Backlog, Clock, CounterView, FailurePolicy, FallbackStore, Fault, FaultyStore, Held,
+    Attempt, Backlog, Clock, CounterView, FailurePolicy, FallbackStore, Fault, FaultyStore, Held, Left,
     ManualClock, MemoryStore, Settled, Store, StoreError, StoreFuture,
 };
 
@@ -401,12 +401,34 @@ fn what_waits_when_a_process_dies_is_settled_by_the_next_one_where_it_is_still_h
     };
     let shared = Arc::clone(&world.faulty) as Arc<dyn Store>;
     let next = FallbackStore::new(shared, Arc::clone(&world.clock) as Arc<dyn Clock>, policy);
-    let left = kept.0.lock().unwrap().clone();
+    let left = |was_reserved| {
+        let kept = kept.0.lock().unwrap().clone();
+        kept.into_iter().map(|(held, actuals)| Left { held, actuals, was_reserved }).collect::<Vec<_>>()
+    };
     // It forgets none before it is settled.
-    next.keep_waiting_in(Arc::clone(&kept) as Arc<dyn Backlog>, left);
+    next.keep_waiting_in(Arc::clone(&kept) as Arc<dyn Backlog>, left(true));
     assert_eq!(kept.ids(), [1, 2, 3]);
     now(next.write_through());
     assert_eq!((world.shared(&usd), next.waiting(), kept.ids()), ((90, 0), 0, vec![]));
+
+    // Of charges without a reservation only those are there that the store has had: all count once, until the store
+    // would have forgotten them.
+    let charge = |id| Held { id: ReservationId::new(id), plan: plan(&[(&usd, 10)]), at: world.clock.now() };
+    let [had, lost] = [charge(4), charge(5)];
+    now(world.memory.settle(&had, &[ExactAmount::whole(10)])).unwrap();
+    for (minutes, spent) in [(0, 110), (10, 110)] {
+        world.advance(minutes * 60_000);
+        let charges = [had.clone(), lost.clone()].map(|held| Left {
+            held,
+            actuals: vec![ExactAmount::whole(10)],
+            was_reserved: false,
+        });
+        let shared = Arc::clone(&world.faulty) as Arc<dyn Store>;
+        let next = FallbackStore::new(shared, Arc::clone(&world.clock) as Arc<dyn Clock>, policy);
+        next.keep_waiting_in(Arc::clone(&kept) as Arc<dyn Backlog>, charges.to_vec());
+        now(next.write_through());
+        assert_eq!((world.shared(&usd), next.waiting()), ((spent, 0), 0), "after {minutes} minutes");
+    }
 }
 
 /// Whoever keeps a settlement before it is sent is told of each answer to it, wherever it comes from.

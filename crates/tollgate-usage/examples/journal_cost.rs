@@ -11,7 +11,9 @@ use tollgate_limiter::{
     Amount, CounterKey, DurationMs, Enforcement, Entry, ExactAmount, Held, Limit, MicroUsd, Period, Plan,
     ReservationId, Rule, TimestampMs, Tokens,
 };
-use tollgate_usage::{Event, Journal, Outcome, TokenCounts, UsageEvent, Writer, WriterOptions, Written};
+use tollgate_usage::{
+    Event, Journal, Outcome, Settlement, TokenCounts, UsageEvent, Writer, WriterOptions, Written,
+};
 
 const CALLS: u64 = 100_000;
 /// Calls that are open at a time.
@@ -59,7 +61,8 @@ fn held(path: &std::path::Path, template: &UsageEvent, together: u64, keeps: boo
     let plan = plan();
     let settlement = |id: u64| {
         let held = Held { id: ReservationId::new(id.into()), plan: Arc::clone(&plan), at: template.ts };
-        keeps.then(|| (held, vec![ExactAmount::from_millionths(1_234_567_890); LIMITS]))
+        let actuals = vec![ExactAmount::from_millionths(1_234_567_890); LIMITS];
+        keeps.then(|| Settlement { held, actuals, was_reserved: true })
     };
     measure(path, keeps, |writer, journal| {
         let mut open = std::collections::VecDeque::new();

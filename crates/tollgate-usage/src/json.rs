@@ -3,9 +3,10 @@
 
 use std::io::Write;
 
-use tollgate_limiter::{Enforcement, ExactAmount, Held, Limit, TimestampMs};
+use tollgate_limiter::{Enforcement, ExactAmount, Limit, TimestampMs};
 
 use crate::event::{Attributes, Event, ModelUse, RefusalEvent, RefusingLimit, TokenCounts, UsageEvent};
+use crate::settlement::Settlement;
 use crate::timestamp;
 
 /// The version of the line format (`"v"`).
@@ -167,12 +168,14 @@ fn attributes(out: &mut Vec<u8>, attributes: &Attributes) {
 }
 
 /// What a call was settled to, as one JSON object without the line's end.
-pub(crate) fn write_settlement(out: &mut Vec<u8>, held: &Held, actuals: &[ExactAmount]) {
+pub(crate) fn write_settlement(out: &mut Vec<u8>, settlement: &Settlement) {
+    let Settlement { held, actuals, was_reserved } = settlement;
     let mut object = Object::open(out);
     object.key(key!("id")).push(b'"');
     // A vector takes it.
     let _ = write!(object.out, "{}\"", held.id);
     object.number(key!("at"), held.at.get());
+    object.flag(key!("reserved"), *was_reserved);
     let entries: Vec<_> = held.plan.entries().iter().zip(actuals).collect();
     list(object.key(key!("entries")), &entries, |out, (entry, actual)| {
         let mut object = Object::open(out);

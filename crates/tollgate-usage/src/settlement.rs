@@ -10,8 +10,16 @@ use tollgate_limiter::{Amount, Entry, ExactAmount, Held, Limit, Plan, Reservatio
 
 use crate::json;
 
-/// A settlement: the reservation, and what was used for each entry of its plan.
-pub type Settlement = (Held, Vec<ExactAmount>);
+/// What a call, or a part of it, is settled to.
+#[derive(Clone, Debug)]
+pub struct Settlement {
+    /// The reservation.
+    pub held: Held,
+    /// What was used for each entry of its plan.
+    pub actuals: Vec<ExactAmount>,
+    /// Whether it was reserved, and not only charged when the call had ended.
+    pub was_reserved: bool,
+}
 
 /// How the line of a settlement begins. That of a call begins otherwise.
 pub(crate) const MARK: u8 = b'+';
@@ -22,6 +30,7 @@ struct Line {
     /// 32 hexadecimal digits.
     id: String,
     at: TimestampMs,
+    reserved: bool,
     entries: Vec<Used>,
 }
 
@@ -42,13 +51,13 @@ pub(crate) fn read(lines: &[u8]) -> impl Iterator<Item = Settlement> {
 
 /// The id of the first of them.
 pub(crate) fn id(lines: &[u8]) -> Option<String> {
-    read(lines).next().map(|(held, _)| held.id.to_string())
+    read(lines).next().map(|settlement| settlement.held.id.to_string())
 }
 
 /// Adds the line of a settlement.
-pub(crate) fn write(out: &mut Vec<u8>, held: &Held, actuals: &[ExactAmount]) {
+pub(crate) fn write(out: &mut Vec<u8>, settlement: &Settlement) {
     out.push(MARK);
-    json::write_settlement(out, held, actuals);
+    json::write_settlement(out, settlement);
     out.push(b'\n');
 }
 
@@ -62,6 +71,7 @@ impl Line {
         let actuals = self.entries.iter().map(actual).collect();
         let entry = |used: Used| Entry { limit: Arc::new(used.limit), charge: used.charge };
         let plan = Plan::new(self.entries.into_iter().map(entry).collect()).ok()?;
-        Some((Held { id, plan: Arc::new(plan), at: self.at }, actuals))
+        let held = Held { id, plan: Arc::new(plan), at: self.at };
+        Some(Settlement { held, actuals, was_reserved: self.reserved })
     }
 }

@@ -27,8 +27,8 @@ use tollgate_limiter::{
 use crate::{Clock, MemoryStore, Store, StoreError, StoreFuture, StoreStatus};
 use circuit::{Circuit, Gate};
 use local::Local;
-pub use queue::Backlog;
 use queue::Queue;
+pub use queue::{Backlog, Left};
 use recent::Recent;
 
 /// So many settlements are tried in a row that cannot be taken at the moment, before the others wait too.
@@ -110,8 +110,8 @@ impl FallbackStore {
 
     /// From now on settlements that wait are kept in `backlog` too. `left` are those that an earlier process
     /// left there: they count where their reservations are still held.
-    pub fn keep_waiting_in(&self, backlog: Arc<dyn Backlog>, left: Vec<(Held, Vec<ExactAmount>)>) {
-        self.0.queue.keep_in(backlog, left);
+    pub fn keep_waiting_in(&self, backlog: Arc<dyn Backlog>, left: Vec<Left>) {
+        self.0.queue.keep_in(backlog, left, self.0.clock.now());
     }
 
     /// How many settlements the store had lost, and has got once more.

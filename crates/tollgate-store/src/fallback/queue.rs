@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use tollgate_limiter::{ExactAmount, Held, ReservationId, Settled};
+use tollgate_limiter::{ExactAmount, Held, ReservationId, Settled, TimestampMs};
 
 use super::circuit::nanos;
 use crate::sync::{Mutex, lock};
@@ -28,7 +28,7 @@ pub(super) struct Waiting {
     since: Duration,
     /// The store would know that it has had it, and is not told of it otherwise.
     pub(super) is_remembered: bool,
-    /// It was written down by another process, and nobody knows whether the store has had it.
+    /// An earlier process has left it, and nobody knows whether the store has had it, of one that was reserved.
     is_left: bool,
     /// The store has had it, and may have lost it.
     is_again: bool,
@@ -56,6 +56,18 @@ pub trait Backlog: Send + Sync {
     fn settled(&self, id: ReservationId);
 }
 
+/// A settlement that an earlier process has left.
+#[derive(Clone, Debug)]
+pub struct Left {
+    /// The reservation.
+    pub held: Held,
+    /// What was used.
+    pub actuals: Vec<ExactAmount>,
+    /// Whether it was reserved. What was only charged when its call had ended counts in full, for as long as the store
+    /// would know that it has had it.
+    pub was_reserved: bool,
+}
+
 impl Waiting {
     const fn new(held: Held, actuals: Vec<ExactAmount>, since: Duration) -> Self {
         Self { held, actuals, sent: None, since, is_remembered: true, is_left: false, is_again: false }
@@ -74,9 +86,12 @@ impl Queue {
     }
 
     /// From now on they are kept in `backlog` too. `left` are those in it, which are taken up.
-    pub(super) fn keep_in(&self, backlog: Arc<dyn Backlog>, left: Vec<(Held, Vec<ExactAmount>)>) {
-        for (held, actuals) in left {
-            self.add(Waiting { is_left: true, ..Waiting::new(held, actuals, Duration::ZERO) });
+    pub(super) fn keep_in(&self, backlog: Arc<dyn Backlog>, left: Vec<Left>, now: TimestampMs) {
+        for Left { held, actuals, was_reserved } in left {
+            // A store that may have had it so long ago does not know any more.
+            let is_old = u128::from(now.get().saturating_sub(held.at.get())) >= self.remembered.as_millis();
+            let is_left = was_reserved || is_old;
+            self.add(Waiting { is_left, ..Waiting::new(held, actuals, Duration::ZERO) });
         }
         // The first one stays.
         let _ = self.backlog.set(backlog);

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use tollgate_limiter::{Amount, CounterKey, DurationMs, Enforcement, Entry, Limit, Period, Plan, Rule};
+use tollgate_limiter::{
+    Amount, CounterKey, DurationMs, Enforcement, Entry, ExactAmount, Held, Limit, Period, Plan, Rule,
+};
 
 use super::tests::{Noted, files, frame_of, line};
 use super::*;
@@ -30,7 +32,8 @@ fn settlement(id: u128) -> Settlement {
     let entries: Vec<_> = (0..).zip(rules).map(entry).collect();
     let actuals = (0..8).map(|number| ExactAmount::from_millionths(number * 1_234_567)).collect();
     let plan = Arc::new(Plan::new(entries).unwrap());
-    (Held { id: ReservationId::new(id), plan, at: TimestampMs::new(1_795_996_823_456) }, actuals)
+    let held = Held { id: ReservationId::new(id), plan, at: TimestampMs::new(1_795_996_823_456) };
+    Settlement { held, actuals, was_reserved: id != 0 }
 }
 
 /// A restored journal that keeps settlements, and those that it has.
@@ -43,7 +46,7 @@ fn restored(path: &Path) -> (Journal, Vec<Settlement>) {
 }
 
 fn ids(settlements: &[Settlement]) -> BTreeSet<usize> {
-    let ids: BTreeSet<_> = settlements.iter().map(|(held, _)| number(held.id)).collect();
+    let ids: BTreeSet<_> = settlements.iter().map(|settlement| number(settlement.held.id)).collect();
     assert_eq!(ids.len(), settlements.len(), "each once");
     ids
 }
@@ -109,23 +112,21 @@ impl Run {
             Step::Settle => {
                 let id = self.made;
                 self.made += 1;
-                let (held, actuals) = settlement(id as u128);
+                let settlement = settlement(id as u128);
                 let frame = frame_of(&line(id, 100));
-                let (hold, _) = self.journal.hold(&held.id.to_string().into(), &frame).unwrap();
-                let ticket =
-                    self.journal.settle(&hold, &mut frame_of(&line(id, 10)), &[(held, actuals)]).unwrap();
+                let (hold, _) = self.journal.hold(&settlement.held.id.to_string().into(), &frame).unwrap();
+                let ticket = self.journal.settle(&hold, &mut frame_of(&line(id, 10)), &[settlement]).unwrap();
                 self.ticket = Some(ticket);
                 self.waiting.push(id);
                 self.ended.push(hold);
             }
             Step::Keep(id) => {
-                let (held, actuals) = settlement(id as u128);
                 if self.answered.iter().any(|(_, answered)| *answered == id) {
                     return;
                 }
                 self.write();
                 let write = self.disk.writes().len();
-                self.journal.keep(&held, &actuals);
+                self.journal.keep(&settlement(id as u128));
                 if self.disk.writes().len() > write {
                     self.written.push((write, id));
                 }
@@ -134,7 +135,7 @@ impl Run {
             Step::Write => self.write(),
             Step::Append => self.journal.free(std::mem::take(&mut self.ended)),
             Step::Answer(id) if id < self.made => {
-                self.journal.settled(settlement(id as u128).0.id);
+                self.journal.settled(settlement(id as u128).held.id);
                 self.answered.push((self.disk.writes().len(), id));
             }
             Step::Answer(_) => {}
@@ -172,13 +173,13 @@ proptest! {
             drop(first);
             let (second, unsettled) = restored(&path);
             prop_assert_eq!(&ids(&unsettled), &found);
-            let (some, others): (Vec<_>, Vec<_>) = unsettled.into_iter().partition(|(held, _)| number(held.id) % 2 == 0);
-            some.iter().for_each(|(held, _)| second.settled(held.id));
+            let (some, others): (Vec<_>, Vec<_>) = unsettled.into_iter().partition(|settlement| number(settlement.held.id) % 2 == 0);
+            some.iter().for_each(|settlement| second.settled(settlement.held.id));
             second.log().leave(&*second.disk).unwrap();
             drop(second);
             let (third, unsettled) = restored(&path);
             prop_assert_eq!(ids(&unsettled), ids(&others));
-            others.iter().for_each(|(held, _)| third.settled(held.id));
+            others.iter().for_each(|settlement| third.settled(settlement.held.id));
             third.empty().unwrap();
             prop_assert_eq!(std::fs::metadata(path.with_extension("jsonl.open")).unwrap().len(), 0);
         }
@@ -194,8 +195,8 @@ fn a_settlement_comes_back_as_it_was_and_a_torn_one_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("usage.jsonl");
     let (journal, _) = restored(&path);
-    all.iter().for_each(|(held, actuals)| journal.keep(held, actuals));
-    journal.keep(&all[0].0, &all[0].1);
+    all.iter().for_each(|settlement| journal.keep(settlement));
+    journal.keep(&all[0]);
     drop(journal);
     let open = folder.path().join("usage.jsonl.open");
     let text = std::fs::read(&open).unwrap();
@@ -209,7 +210,7 @@ fn a_settlement_comes_back_as_it_was_and_a_torn_one_not_at_all() {
     let mut journal = Journal::open(&path).unwrap();
     journal.restore(TimestampMs::new(u64::MAX), |_, _| (), |_| ()).unwrap();
     assert_eq!(std::fs::read(&open).unwrap(), b"");
-    journal.keep(&all[0].0, &all[0].1);
+    journal.keep(&all[0]);
     assert_eq!(std::fs::read(&open).unwrap(), b"");
 }
 

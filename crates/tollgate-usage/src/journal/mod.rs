@@ -42,7 +42,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tollgate_limiter::{ExactAmount, Held, ReservationId, TimestampMs};
+use tollgate_limiter::{ReservationId, TimestampMs};
 
 use crate::checkpoint;
 use crate::error::UsageError;
@@ -175,7 +175,7 @@ impl Journal {
         }
         let mut unsettled = Vec::new();
         let calls = kept.into_iter().map(|(id, frame, settlements)| {
-            let ids = settlements.iter().map(|(held, _)| held.id).collect();
+            let ids = settlements.iter().map(|settlement| settlement.held.id).collect();
             unsettled.extend(settlements);
             (id, frame, ids)
         });
@@ -239,27 +239,28 @@ impl Journal {
     ) -> Result<Ticket, UsageError> {
         let line_end = frame.len();
         let kept = if self.keeps_settlements { settlements } else { &[] };
-        kept.iter().for_each(|(held, actuals)| settlement::write(frame, held, actuals));
+        kept.iter().for_each(|settlement| settlement::write(frame, settlement));
         let is_short = frame.len() <= FRAME_BYTES_MAX;
         let (frame, kept) = if is_short { (&**frame, kept) } else { (&frame[..line_end], &[][..]) };
         self.check(frame)?;
         let mut log = self.log();
-        kept.iter().for_each(|(held, _)| log.settling(hold.index, held.id));
+        kept.iter().for_each(|settlement| log.settling(hold.index, settlement.held.id));
         Ok(log.push(Some(hold.index), frame))
     }
 
     /// Keeps a settlement that waits for the store, unless it is kept. Where that cannot be written down it waits in
     /// memory alone, and the journal has logged and counted the error.
-    pub fn keep(&self, held: &Held, actuals: &[ExactAmount]) {
-        if !self.keeps_settlements || self.log().is_settling(held.id) {
+    pub fn keep(&self, settlement: &Settlement) {
+        let reservation = settlement.held.id;
+        if !self.keeps_settlements || self.log().is_settling(reservation) {
             return;
         }
         let mut frame = vec![0; HEADER_BYTES];
-        settlement::write(&mut frame, held, actuals);
-        let id = held.id.to_string().into();
+        settlement::write(&mut frame, settlement);
+        let id = reservation.to_string().into();
         let Ok((hold, ticket)) = self.hold(&id, &frame) else { return };
         let mut log = self.log();
-        log.settling(hold.index, held.id);
+        log.settling(hold.index, reservation);
         log.appended(hold.index, id);
         drop(log);
         // Where it fails, the place is given back with the answer.
