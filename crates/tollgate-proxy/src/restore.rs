@@ -76,6 +76,10 @@ impl Backlog for InJournal {
     fn settled(&self, id: ReservationId) {
         self.0.settled(id);
     }
+
+    fn written_through(&self, id: ReservationId) {
+        self.0.written_through(id);
+    }
 }
 
 #[cfg(test)]

@@ -355,24 +355,32 @@ fn what_a_store_is_told_does_not_count_once_more() {
 
 /// What a backlog has, as a file would: each once.
 #[derive(Default)]
-struct Kept(Mutex<Vec<(Held, Vec<ExactAmount>)>>);
+struct Kept {
+    kept: Mutex<Vec<(Held, Vec<ExactAmount>)>>,
+    /// Calls that did not wait.
+    settled: Mutex<Vec<u128>>,
+}
 
 impl Kept {
     fn ids(&self) -> Vec<u128> {
-        self.0.lock().unwrap().iter().map(|(held, _)| held.id.get()).collect()
+        self.kept.lock().unwrap().iter().map(|(held, _)| held.id.get()).collect()
     }
 }
 
 impl Backlog for Kept {
     fn keep(&self, held: &Held, actuals: &[ExactAmount]) {
-        let mut kept = self.0.lock().unwrap();
+        let mut kept = self.kept.lock().unwrap();
         if kept.iter().all(|(other, _)| other.id != held.id) {
             kept.push((held.clone(), actuals.to_vec()));
         }
     }
 
     fn settled(&self, id: ReservationId) {
-        self.0.lock().unwrap().retain(|(held, _)| held.id != id);
+        self.settled.lock().unwrap().push(id.get());
+    }
+
+    fn written_through(&self, id: ReservationId) {
+        self.kept.lock().unwrap().retain(|(held, _)| held.id != id);
     }
 }
 
@@ -402,7 +410,7 @@ fn what_waits_when_a_process_dies_is_settled_by_the_next_one_where_it_is_still_h
     let shared = Arc::clone(&world.faulty) as Arc<dyn Store>;
     let next = FallbackStore::new(shared, Arc::clone(&world.clock) as Arc<dyn Clock>, policy);
     let left = |was_reserved| {
-        let kept = kept.0.lock().unwrap().clone();
+        let kept = kept.kept.lock().unwrap().clone();
         kept.into_iter().map(|(held, actuals)| Left { held, actuals, was_reserved }).collect::<Vec<_>>()
     };
     // It forgets none before it is settled.
@@ -431,32 +439,28 @@ fn what_waits_when_a_process_dies_is_settled_by_the_next_one_where_it_is_still_h
     }
 }
 
-/// Whoever keeps a settlement before it is sent is told of each answer to it, wherever it comes from.
+/// Whoever keeps a settlement before it is sent is told of each answer to it, and what is given back stays until the store
+/// has had it, though its call has ended.
 #[test]
 fn a_settlement_is_kept_until_the_store_has_answered_to_it() {
     let world = World::new();
     let (rate, usd) = (hard("rate", MINUTE, 30), hard("usd", Rule::Calendar(Period::Day), 1_000));
     let kept = Arc::new(Kept::default());
     world.store.keep_waiting_in(Arc::clone(&kept) as Arc<dyn Backlog>, Vec::new());
-    let shared = world.held(1, &plan(&[(&usd, 100)])).unwrap();
-    let late = world.held(2, &plan(&[(&usd, 100)])).unwrap();
-    kept.keep(&shared, &[ExactAmount::ZERO]);
+    let [shared, late] = [1, 2].map(|id| world.held(id, &plan(&[(&usd, 100)])).unwrap());
     world.settle(&shared, &[30]).unwrap();
-    assert_eq!(kept.ids(), [], "by the store");
 
-    world.faulty.set(Fault::Refused);
-    let of_rate = plan(&[(&rate, 1)]);
-    world.advance(RETRY_MS);
-    let local = world.held(3, &of_rate).unwrap();
-    [(&local, 1), (&late, 30)].iter().for_each(|(held, used)| {
-        kept.keep(held, &[ExactAmount::ZERO]);
-        let _ = world.settle(held, &[*used]);
-    });
-    assert_eq!(kept.ids(), [2], "the other was this process's own");
+    // The first one may have been made, and its call goes on without the store, as does the second.
+    world.faulty.set(Fault::AnswerLost);
+    let local = [3, 4].map(|id| world.held(id, &plan(&[(&rate, 1)])).unwrap());
+    local.iter().for_each(|held| drop(world.settle(held, &[1]).unwrap()));
+    assert!(matches!(world.settle(&late, &[30]), Err(StoreError::Deferred)));
+    assert_eq!((kept.settled.lock().unwrap().clone(), kept.ids()), (vec![1, 3, 4], vec![3, 2]));
+    assert_eq!(world.shared(&rate), (0, 1));
     world.faulty.set(Fault::None);
     world.advance(RETRY_MS);
     now(world.store.write_through());
-    assert_eq!((kept.ids(), world.shared(&usd)), (vec![], (60, 0)), "later");
+    assert_eq!((kept.ids(), world.shared(&usd), world.shared(&rate)), (vec![], (60, 0), (0, 0)));
 }
 
 #[test]

@@ -49,9 +49,14 @@ pub(crate) fn read(lines: &[u8]) -> impl Iterator<Item = Settlement> {
     lines.split(|byte| *byte == b'\n').filter_map(line)
 }
 
-/// The id of the first of them.
-pub(crate) fn id(lines: &[u8]) -> Option<String> {
-    read(lines).next().map(|settlement| settlement.held.id.to_string())
+/// Names lines that are nobody's, by the first of them. No call has such a name.
+pub(crate) fn name(lines: &[u8]) -> Option<String> {
+    read(lines).next().map(|settlement| name_of(settlement.held.id))
+}
+
+/// Names the line of the settlement of `id` that is nobody's.
+pub(crate) fn name_of(id: ReservationId) -> String {
+    format!("+{id}")
 }
 
 /// Adds the line of a settlement.

@@ -52,8 +52,11 @@ pub trait Backlog: Send + Sync {
     /// Sees to it that a settlement is kept that waits, unless it is.
     fn keep(&self, held: &Held, actuals: &[ExactAmount]);
 
-    /// The store has answered to the settlement of `id`, or is not to be asked: it need not be kept.
+    /// The call `id` is settled, by the store or without it: should its settlement be kept, it need not be any more.
     fn settled(&self, id: ReservationId);
+
+    /// The store has answered to a settlement of `id` that waited.
+    fn written_through(&self, id: ReservationId);
 }
 
 /// A settlement that an earlier process has left.
@@ -97,7 +100,7 @@ impl Queue {
         let _ = self.backlog.set(backlog);
     }
 
-    /// A settlement need not be kept any more.
+    /// A call is settled.
     pub(super) fn settled(&self, id: ReservationId) {
         self.backlog.get().into_iter().for_each(|backlog| backlog.settled(id));
     }
@@ -159,7 +162,7 @@ impl Queue {
             self.repaired.fetch_add(1, Ordering::SeqCst);
         }
         self.pop(waiting);
-        self.settled(waiting.held.id);
+        self.backlog.get().into_iter().for_each(|backlog| backlog.written_through(waiting.held.id));
     }
 
     /// It cannot be settled at the moment: the others have their turn first.

@@ -135,7 +135,7 @@ impl Run {
             Step::Write => self.write(),
             Step::Append => self.journal.free(std::mem::take(&mut self.ended)),
             Step::Answer(id) if id < self.made => {
-                self.journal.settled(settlement(id as u128).held.id);
+                self.journal.written_through(settlement(id as u128).held.id);
                 self.answered.push((self.disk.writes().len(), id));
             }
             Step::Answer(_) => {}
@@ -174,12 +174,12 @@ proptest! {
             let (second, unsettled) = restored(&path);
             prop_assert_eq!(&ids(&unsettled), &found);
             let (some, others): (Vec<_>, Vec<_>) = unsettled.into_iter().partition(|settlement| number(settlement.held.id) % 2 == 0);
-            some.iter().for_each(|settlement| second.settled(settlement.held.id));
+            some.iter().for_each(|settlement| second.written_through(settlement.held.id));
             second.log().leave(&*second.disk).unwrap();
             drop(second);
             let (third, unsettled) = restored(&path);
             prop_assert_eq!(ids(&unsettled), ids(&others));
-            others.iter().for_each(|settlement| third.settled(settlement.held.id));
+            others.iter().for_each(|settlement| third.written_through(settlement.held.id));
             third.empty().unwrap();
             prop_assert_eq!(std::fs::metadata(path.with_extension("jsonl.open")).unwrap().len(), 0);
         }
@@ -212,6 +212,32 @@ fn a_settlement_comes_back_as_it_was_and_a_torn_one_not_at_all() {
     assert_eq!(std::fs::read(&open).unwrap(), b"");
     journal.keep(&all[0]);
     assert_eq!(std::fs::read(&open).unwrap(), b"");
+}
+
+/// A reservation that may have been made is given back, and its call goes on without the store: neither stands in the
+/// other's way.
+#[test]
+fn what_is_given_back_stays_when_its_call_is_settled_and_the_call_stays_with_it() {
+    let run = Run::new();
+    let Settlement { held, .. } = settlement(7);
+    let nothing =
+        || Settlement { held: held.clone(), actuals: vec![ExactAmount::ZERO; 8], was_reserved: true };
+    run.journal.keep(&nothing());
+    let (hold, ticket) = run.journal.hold(&held.id.to_string().into(), &frame_of(&line(7, 100))).unwrap();
+    run.journal.write_out(&ticket).unwrap();
+    let open = files(&run.disk.writes());
+    assert_eq!(ids(&restored(&open.1).1), BTreeSet::from([7]));
+    assert_eq!(super::tests::restored(&open.1).0[&7], 100);
+
+    let ticket = run.journal.settle(&hold, &mut frame_of(&line(7, 10)), &[settlement(7)]).unwrap();
+    run.journal.write_out(&ticket).unwrap();
+    run.journal.settled(held.id);
+    run.journal.free([hold]);
+    run.journal.log().leave(&run.disk).unwrap();
+    let left = restored(&files(&run.disk.writes()).1).1;
+    assert_eq!(left.iter().map(|left| left.actuals.clone()).collect::<Vec<_>>(), [nothing().actuals]);
+    run.journal.written_through(held.id);
+    assert!(run.journal.log().is_idle());
 }
 
 #[test]

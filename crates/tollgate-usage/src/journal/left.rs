@@ -143,7 +143,8 @@ impl Area {
                 self.calls.remove(String::from_utf8_lossy(id).as_ref());
             }
             Says::Call { line, settlements } => {
-                let id = if line.is_empty() { settlement::id(settlements) } else { reader::request_id(line) };
+                let id =
+                    if line.is_empty() { settlement::name(settlements) } else { reader::request_id(line) };
                 let Some(id) = id else {
                     tracing::warn!(file = %path.display(), "a frame holds no usage line: skipped");
                     return;

@@ -4,7 +4,7 @@
 //! written to the beginning of the other, which is used from there on. So the log is about as long as what
 //! is open, however many calls there were.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map::Entry};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -46,8 +46,8 @@ pub(super) struct Log {
     /// By their places.
     calls: Vec<Option<Call>>,
     free: Vec<u32>,
-    /// The settlements that the store has not answered to, with the places of their calls.
-    settling: HashMap<ReservationId, u32, RandomState>,
+    /// The settlements that the store has not answered to, and where they are.
+    settling: HashMap<ReservationId, Settling, RandomState>,
     /// Which of [`AREAS`] is used, and up to where it is written.
     area: usize,
     tail: u64,
@@ -75,6 +75,14 @@ struct Call {
     settling: u32,
     /// Its id, once its line is in the usage file.
     appended: Option<Arc<str>>,
+}
+
+/// The places of a reservation's settlements: in the frame of its call, and in one of its own where it came to wait
+/// without one. Both, where a reservation is given back and its call goes on without the store.
+#[derive(Debug, Default)]
+struct Settling {
+    call: Option<u32>,
+    own: Option<u32>,
 }
 
 /// Where a frame is in its area.
@@ -178,11 +186,19 @@ impl Log {
 
     /// The store has not answered to the settlement of `id`, which the call's frame has from now on.
     pub(super) fn settling(&mut self, index: u32, id: ReservationId) {
-        if self.settling.insert(id, index).is_none()
-            && let Some(call) = self.call(index)
-        {
-            call.settling = call.settling.saturating_add(1);
-        }
+        self.settling.entry(id).or_default().call = Some(index);
+        self.waits(index);
+    }
+
+    /// As [`settling`](Self::settling), of a frame that has nothing else.
+    pub(super) fn keep(&mut self, index: u32, id: ReservationId, name: Arc<str>) {
+        self.settling.entry(id).or_default().own = Some(index);
+        self.waits(index);
+        self.appended(index, name);
+    }
+
+    fn waits(&mut self, index: u32) {
+        self.call(index).into_iter().for_each(|call| call.settling = call.settling.saturating_add(1));
     }
 
     /// Whether the settlement of `id` is in the log.
@@ -190,9 +206,18 @@ impl Log {
         self.settling.contains_key(&id)
     }
 
-    /// The store has answered to the settlement of `id`.
-    pub(super) fn settled(&mut self, id: ReservationId) {
-        let Some(index) = self.settling.remove(&id) else { return };
+    /// The settlement of `id` that the call's frame has is answered to. Of one that `waited`, both are.
+    pub(super) fn settled(&mut self, id: ReservationId, waited: bool) {
+        let Entry::Occupied(mut entry) = self.settling.entry(id) else { return };
+        let settling = entry.get_mut();
+        let answered = [settling.call.take(), settling.own.take_if(|_| waited)];
+        if settling.own.is_none() {
+            entry.remove();
+        }
+        answered.into_iter().flatten().for_each(|index| self.answered(index));
+    }
+
+    fn answered(&mut self, index: u32) {
         let Some(call) = self.call(index) else { return };
         call.settling = call.settling.saturating_sub(1);
         if call.settling == 0

@@ -74,6 +74,8 @@ pub struct Journal {
     unsettled: Vec<Settlement>,
     failing: AtomicBool,
     failures: AtomicU64,
+    /// It is another process's: nothing more is written.
+    is_released: AtomicBool,
 }
 
 /// An open call's place in the log. When it is dropped instead of settled, its line stays and comes back at the
@@ -111,6 +113,7 @@ impl Journal {
             left: Left::default(),
             unsettled: Vec::new(),
             failing: AtomicBool::new(false),
+            is_released: AtomicBool::new(false),
             failures: AtomicU64::new(0),
         }
     }
@@ -257,20 +260,26 @@ impl Journal {
         }
         let mut frame = vec![0; HEADER_BYTES];
         settlement::write(&mut frame, settlement);
-        let id = reservation.to_string().into();
+        let id = settlement::name_of(reservation).into();
         let Ok((hold, ticket)) = self.hold(&id, &frame) else { return };
         let mut log = self.log();
-        log.settling(hold.index, reservation);
-        log.appended(hold.index, id);
+        log.keep(hold.index, reservation, id);
         drop(log);
         // Where it fails, the place is given back with the answer.
         let _ = self.write_out(&ticket);
     }
 
-    /// The store has answered to the settlement of `id`, or never will.
+    /// The settlement of `id`, which is [written down](crate::Writer::settle) with its call, is answered to, or need not be.
     pub fn settled(&self, id: ReservationId) {
         if self.keeps_settlements {
-            self.log().settled(id);
+            self.log().settled(id, false);
+        }
+    }
+
+    /// The store has answered to a settlement of `id` that waited, [kept](Self::keep) or not.
+    pub fn written_through(&self, id: ReservationId) {
+        if self.keeps_settlements {
+            self.log().settled(id, true);
         }
     }
 
@@ -304,6 +313,9 @@ impl Journal {
         // Another may have written it meanwhile.
         if let Some(outcome) = ticket.outcome() {
             return outcome;
+        }
+        if self.is_released.load(Ordering::Relaxed) {
+            return false;
         }
         let (lines, written) = log.write(&*self.disk);
         let left =
@@ -357,6 +369,8 @@ impl Journal {
 
     /// Lets the next process have the journal, as it is.
     pub(crate) fn release(&self) -> io::Result<()> {
+        let _log = self.log();
+        self.is_released.store(true, Ordering::Relaxed);
         self.disk.release()
     }
 

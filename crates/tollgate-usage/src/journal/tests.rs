@@ -483,3 +483,12 @@ fn the_longest_line_that_a_call_can_have_fits_into_a_frame() {
     let names = 2 * 512 + 512 + 128 + 3 * 64 + 256;
     assert!(attributes + names + 1_200 < LINE_BYTES_MAX);
 }
+
+#[test]
+fn a_journal_that_another_process_may_have_is_not_written_any_more() {
+    let run = Run::new();
+    run.journal.release().unwrap();
+    let (_hold, ticket) = run.journal.hold(&"1".into(), &frame_of(&line(1, 100))).unwrap();
+    run.journal.write_out(&ticket).unwrap_err();
+    assert!(run.disk.writes().is_empty());
+}
