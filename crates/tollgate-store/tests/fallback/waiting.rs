@@ -1,214 +1,6 @@
-//! What passes, waits and is counted while a shared store is away.
+//! Settlements that wait for the store, and those that it may have lost.
 
-#![expect(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test may fail; helpers beside test functions are no tests to clippy"
-)]
-
-use std::{
-    future::Future,
-    num::NonZeroU64,
-    pin::pin,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
-    task::{Context, Poll, Waker},
-    time::Duration,
-};
-
-use tollgate_limiter::{
-    Amount, CounterKey, DurationMs, Enforcement, Entry, ExactAmount, Limit, Period, Plan, ReservationId,
-    Rule, TimestampMs, Verdict,
-};
-use tollgate_store::{
-    Attempt, Backlog, Clock, CounterView, FailurePolicy, FallbackStore, Fault, FaultyStore, Held, Left,
-    ManualClock, MemoryStore, Settled, Store, StoreError, StoreFuture,
-};
-
-const START: TimestampMs = TimestampMs::new(1_795_996_800_000);
-const MINUTE: Rule = Rule::SlidingWindow { window: DurationMs::new(60_000) };
-const RETRY_MS: u64 = 5_000;
-
-struct World {
-    clock: Arc<ManualClock>,
-    memory: Arc<MemoryStore>,
-    faulty: Arc<FaultyStore>,
-    store: FallbackStore,
-}
-
-impl World {
-    fn new() -> Self {
-        Self::with(|_| {})
-    }
-
-    fn with(change: impl FnOnce(&mut FailurePolicy)) -> Self {
-        let mut policy = FailurePolicy {
-            retry: Duration::from_millis(RETRY_MS),
-            local_share: NonZeroU64::new(3).unwrap(),
-            closed: false,
-            remembered: Duration::from_secs(540),
-        };
-        change(&mut policy);
-        let clock = Arc::new(ManualClock::new(START));
-        let memory = Arc::new(MemoryStore::new(Arc::clone(&clock) as Arc<dyn Clock>));
-        let faulty = Arc::new(FaultyStore::new(Arc::clone(&memory) as Arc<dyn Store>));
-        let shared = Arc::clone(&faulty) as Arc<dyn Store>;
-        let store = FallbackStore::new(shared, Arc::clone(&clock) as Arc<dyn Clock>, policy);
-        Self { clock, memory, faulty, store }
-    }
-
-    fn advance(&self, ms: u64) {
-        self.clock.advance(DurationMs::new(ms));
-    }
-
-    fn reserve(&self, id: u128, plan: &Arc<Plan>) -> Result<Verdict, StoreError> {
-        now(self.store.reserve(ReservationId::new(id), Arc::clone(plan), Attempt::First))
-    }
-
-    fn held(&self, id: u128, plan: &Arc<Plan>) -> Option<Held> {
-        match self.reserve(id, plan).unwrap() {
-            Verdict::Admitted(admission) => {
-                Some(Held { id: ReservationId::new(id), plan: Arc::clone(plan), at: admission.at })
-            }
-            Verdict::Refused(_) => None,
-        }
-    }
-
-    fn settle(&self, held: &Held, used: &[u64]) -> Result<Settled, StoreError> {
-        let used: Vec<_> = used.iter().copied().map(ExactAmount::whole).collect();
-        now(self.store.settle(held, &used))
-    }
-
-    /// (spent, held) in the shared store itself.
-    fn shared(&self, limit: &Arc<Limit>) -> (u64, u64) {
-        let view = now(self.memory.inspect(&[Arc::clone(limit)])).unwrap().remove(0);
-        (view.spent.units(), view.held.get())
-    }
-}
-
-/// What a future says that waits for nothing.
-fn now<T>(future: impl Future<Output = T>) -> T {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(answer) => answer,
-        Poll::Pending => panic!("a store in memory answers at once"),
-    }
-}
-
-fn limit(name: &str, rule: Rule, amount: u64, enforcement: Enforcement) -> Arc<Limit> {
-    Arc::new(Limit { key: CounterKey::new("acme", name), rule, amount: Amount::new(amount), enforcement })
-}
-
-fn hard(name: &str, rule: Rule, amount: u64) -> Arc<Limit> {
-    limit(name, rule, amount, Enforcement::Hard)
-}
-
-fn plan(entries: &[(&Arc<Limit>, u64)]) -> Arc<Plan> {
-    let entry = |&(limit, charge): &(&Arc<Limit>, u64)| Entry {
-        limit: Arc::clone(limit),
-        charge: Amount::new(charge),
-    };
-    Arc::new(Plan::new(entries.iter().map(entry).collect()).unwrap())
-}
-
-fn is_admitted(verdict: &Result<Verdict, StoreError>) -> bool {
-    matches!(verdict, Ok(Verdict::Admitted(_)))
-}
-
-#[test]
-fn while_the_store_is_away_hard_budgets_are_refused_and_others_pass_under_local_limits() {
-    for fault in [Fault::Refused, Fault::CallLost, Fault::AnswerLost] {
-        let world = World::new();
-        let (rate, usd) = (hard("rate", MINUTE, 30), hard("usd", Rule::Calendar(Period::Day), 1_000));
-        world.faulty.set(fault);
-        let verdict = world.reserve(1, &plan(&[(&rate, 1), (&usd, 1)]));
-        assert!(verdict.is_err_and(|error| error.is_transient()), "{fault:?}");
-        let of_rate = plan(&[(&rate, 1)]);
-        let admitted = (2..30).filter(|id| is_admitted(&world.reserve(*id, &of_rate))).count();
-        assert_eq!(admitted, 10, "a third of 30");
-        assert!(!world.store.status().available);
-    }
-}
-
-#[test]
-fn c124_copies_without_their_store_admit_together_what_the_limit_is() {
-    let rate = hard("rate", MINUTE, 30);
-    let of_rate = plan(&[(&rate, 1)]);
-    let admitted = |world: &World| (0..30).filter(|id| is_admitted(&world.reserve(*id, &of_rate))).count();
-    let copies = [(); 3].map(|()| World::new());
-    copies.iter().for_each(|world| world.faulty.set(Fault::Refused));
-    assert_eq!(copies.iter().map(admitted).sum::<usize>(), 30);
-}
-
-#[test]
-fn a_session_a_run_and_every_period_is_a_budget_and_no_rate_is() {
-    let world = World::new();
-    world.faulty.set(Fault::Refused);
-    let idle = DurationMs::new(1_000);
-    let budgets = [
-        Rule::Calendar(Period::Minute),
-        Rule::Calendar(Period::Total),
-        Rule::Idle { after: idle },
-        Rule::Elapsed { after: idle },
-    ];
-    for (id, rule) in (100..).zip(budgets) {
-        assert!(world.reserve(1, &plan(&[(&hard("budget", rule, 10), 1)])).is_err(), "{rule:?}");
-        assert!(is_admitted(&world.reserve(id, &plan(&[(&limit("soft", rule, 0, Enforcement::Soft), 5)]))));
-    }
-    let rates = [
-        MINUTE,
-        Rule::BucketedWindow { window: idle },
-        Rule::TokenBucket { window: idle },
-        Rule::Concurrent,
-        Rule::PerRequest,
-    ];
-    for (id, rule) in (10..).zip(rates) {
-        assert!(
-            is_admitted(&world.reserve(id, &plan(&[(&hard(&format!("{rule:?}"), rule, 10), 1)]))),
-            "{rule:?}"
-        );
-    }
-}
-
-#[test]
-fn a_refusal_of_local_limits_names_the_entry_and_the_local_amount() {
-    let world = World::new();
-    world.faulty.set(Fault::Refused);
-    let soft = limit("soft", Rule::Calendar(Period::Day), 5, Enforcement::Soft);
-    let (rate, size) = (hard("rate", MINUTE, 9), hard("size", Rule::PerRequest, 7));
-    let plan_of = |charge| plan(&[(&soft, 100), (&size, charge), (&rate, charge)]);
-    let Ok(Verdict::Refused(refusal)) = world.reserve(1, &plan_of(4)) else {
-        panic!("4 of a third of 9 pass")
-    };
-    assert_eq!((refusal.binding.index, refusal.binding.limit), (2, Amount::new(3)));
-    let Ok(Verdict::Refused(refusal)) = world.reserve(2, &plan_of(8)) else { panic!("8 of 7 pass") };
-    assert_eq!(refusal.refusing.iter().map(|entry| entry.index).collect::<Vec<_>>(), [1, 2]);
-    let held = world.held(3, &plan_of(3)).unwrap();
-    // What a budget is charged is nobody's, here and afterwards.
-    world.settle(&held, &[100, 1, 1]).unwrap();
-    world.faulty.set(Fault::None);
-    assert_eq!(world.shared(&soft), (0, 0));
-    assert!(world.held(4, &plan(&[(&rate, 2)])).is_some(), "what was not used is free again");
-}
-
-#[test]
-fn one_call_in_five_seconds_finds_out_and_no_other_waits() {
-    let world = World::new();
-    let rate = hard("rate", MINUTE, 3_000);
-    let of_rate = plan(&[(&rate, 1)]);
-    world.faulty.set(Fault::CallLost);
-    for tenth in 0..200 {
-        assert!(is_admitted(&world.reserve(tenth, &of_rate)));
-        world.advance(100);
-    }
-    assert_eq!(world.faulty.calls(), 4, "at 0, 5, 10 and 15 seconds");
-    world.faulty.set(Fault::None);
-    assert!(is_admitted(&world.reserve(1_000, &of_rate)));
-    assert!(world.store.status().available);
-    assert_eq!(world.store.status().outages, 1);
-    assert_eq!(world.shared(&rate), (0, 1), "what passed meanwhile is not in it");
-}
+use super::*;
 
 #[test]
 fn settlements_wait_and_are_written_through_once() {
@@ -232,23 +24,6 @@ fn settlements_wait_and_are_written_through_once() {
         assert_eq!(world.store.status().settlements_waiting, 0);
         assert_eq!(world.shared(&usd), (150, 0), "{fault:?}");
         assert_eq!(world.store.status().settlements_lost, 0);
-    }
-}
-
-#[test]
-fn a_reservation_that_may_have_been_made_is_given_back() {
-    for fault in [Fault::CallLost, Fault::AnswerLost] {
-        let world = World::new();
-        let rate = hard("rate", MINUTE, 30);
-        world.faulty.set(fault);
-        let held = world.held(1, &plan(&[(&rate, 6)])).unwrap();
-        world.faulty.set(Fault::None);
-        world.advance(RETRY_MS);
-        now(world.store.write_through());
-        assert_eq!(world.shared(&rate), (0, 0), "{fault:?}");
-        // The call itself belongs to this copy's own limits.
-        assert_eq!(world.settle(&held, &[2]).unwrap(), Settled::Applied);
-        assert_eq!(world.shared(&rate), (0, 0));
     }
 }
 
@@ -279,21 +54,6 @@ fn an_end_does_not_wait_until_the_store_may_be_asked_again() {
     assert_eq!((world.shared(&usd), world.store.waiting()), ((0, 10), 1));
     now(world.store.write_through_now());
     assert_eq!((world.shared(&usd), world.store.waiting()), ((3, 0), 0));
-}
-
-/// One tenant's counter that somebody has overwritten: of its calls only local limits hold, and others are decided.
-#[test]
-fn what_cannot_be_read_is_no_outage_and_stops_only_hard_budgets() {
-    let world = World::new();
-    let (rate, usd) = (hard("rate", MINUTE, 30), hard("usd", Rule::Calendar(Period::Day), 1_000));
-    let of_rate = plan(&[(&rate, 1)]);
-    world.faulty.set(Fault::Spoilt);
-    assert!(matches!(world.reserve(1, &plan(&[(&rate, 1), (&usd, 1)])), Err(StoreError::Corrupt(_))));
-    let admitted = (2..30).filter(|id| is_admitted(&world.reserve(*id, &of_rate))).count();
-    assert_eq!(admitted, 10, "a third of 30");
-    assert!(world.store.status().available);
-    world.faulty.set(Fault::None);
-    assert!(world.held(30, &plan(&[(&usd, 1)])).is_some());
 }
 
 /// What is sent again to a store that may have lost it leaves half of the room to what it has not had.
@@ -453,7 +213,9 @@ fn a_settlement_is_kept_until_the_store_has_answered_to_it() {
     // The first one may have been made, and its call goes on without the store, as does the second.
     world.faulty.set(Fault::AnswerLost);
     let local = [3, 4].map(|id| world.held(id, &plan(&[(&rate, 1)])).unwrap());
-    local.iter().for_each(|held| drop(world.settle(held, &[1]).unwrap()));
+    for held in &local {
+        world.settle(held, &[1]).unwrap();
+    }
     assert!(matches!(world.settle(&late, &[30]), Err(StoreError::Deferred)));
     assert_eq!((kept.settled.lock().unwrap().clone(), kept.ids()), (vec![1, 3, 4], vec![3, 2]));
     assert_eq!(world.shared(&rate), (0, 1));
@@ -461,30 +223,6 @@ fn a_settlement_is_kept_until_the_store_has_answered_to_it() {
     world.advance(RETRY_MS);
     now(world.store.write_through());
     assert_eq!((kept.ids(), world.shared(&usd), world.shared(&rate)), (vec![], (60, 0), (0, 0)));
-}
-
-#[test]
-fn a_closed_policy_lets_nothing_pass() {
-    let world = World::with(|policy| policy.closed = true);
-    let rate = hard("rate", MINUTE, 30);
-    world.faulty.set(Fault::Refused);
-    assert!(world.reserve(1, &plan(&[(&rate, 1)])).is_err());
-    assert!(matches!(world.reserve(2, &plan(&[(&rate, 1)])), Err(StoreError::Unavailable(_))));
-    assert!(matches!(world.reserve(3, &plan(&[])), Err(StoreError::Unavailable(_))));
-}
-
-#[test]
-fn an_extension_passes_unless_a_hard_budget_is_asked_for_it() {
-    let world = World::new();
-    let (rate, usd) = (hard("rate", MINUTE, 30), hard("usd", Rule::Calendar(Period::Day), 1_000));
-    let cheap = world.held(1, &plan(&[(&rate, 1)])).unwrap();
-    let dear = world.held(2, &plan(&[(&rate, 1), (&usd, 1)])).unwrap();
-    world.faulty.set(Fault::Refused);
-    let local = world.held(3, &plan(&[(&rate, 1)])).unwrap();
-    assert!(is_admitted(&now(world.store.extend(&cheap, 1, &[Amount::new(1)]))));
-    assert!(now(world.store.extend(&dear, 1, &[Amount::new(1); 2])).is_err());
-    assert!(is_admitted(&now(world.store.extend(&local, 1, &[Amount::new(9)]))));
-    assert!(!is_admitted(&now(world.store.extend(&local, 2, &[Amount::new(1)]))), "ten are its share");
 }
 
 /// A store that cannot settle what one partition has: what a slot of a cluster looks like that is moved.
