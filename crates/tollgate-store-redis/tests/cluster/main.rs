@@ -20,7 +20,7 @@ use std::{
 
 use tollgate_limiter::{Amount, DurationMs, ExactAmount, Limit, ReservationId, Rule, TimestampMs, Verdict};
 use tollgate_store::{
-    Attempt, Clock, Held, ManualClock, Settled, Store,
+    Attempt, Clock, Held, ManualClock, Settled, Store, StoreError,
     contract::{self, Harness},
 };
 use tollgate_store_redis::{RedisStore, testing::RedisCluster};
@@ -187,6 +187,28 @@ async fn a_part_that_nobody_finishes_stays_charged_and_is_settled_with_the_rest(
     let held = Held { id, plan, at: admission.at };
     assert_eq!(store.settle(&held, &[ExactAmount::whole(1); 2]).await.unwrap(), Settled::Applied);
     assert_eq!(stand(&store, &[&own, &global]).await, [(1, 0), (1, 0)]);
+}
+
+/// Whichever part it is in: all others are settled, in its slot and elsewhere.
+#[tokio::test]
+async fn a_settlement_in_several_slots_passes_a_counter_that_cannot_be_read() {
+    let cluster = RedisCluster::start(3).unwrap();
+    let store = connect(&cluster).await;
+    for (id, spoilt) in ["own", "day", "global", "team"].into_iter().enumerate() {
+        let limits = [("acme", "own"), ("acme", "day"), ("global", "global"), ("red", "team")];
+        let limits = limits.map(|(partition, name)| limit(partition, &format!("{name} {id}"), 10));
+        let entries: Vec<_> = limits.iter().map(|limit| (limit, 4)).collect();
+        let held = reserve(&store, id.try_into().unwrap(), &plan(&entries)).await.unwrap();
+        let key =
+            cluster.keys().unwrap().into_iter().find(|(_, key)| key.ends_with(&format!("{spoilt} {id}")));
+        let (node, key) = key.unwrap();
+        cluster.nodes()[node].command(&["SET", &key, "something else"]).unwrap();
+        let answer = store.settle(&held, &[ExactAmount::whole(1); 4]).await;
+        assert!(matches!(&answer, Err(StoreError::Corrupt(reason)) if reason.contains(&key)), "{answer:?}");
+        let others: Vec<_> = limits.iter().filter(|limit| !limit.key.name().starts_with(spoilt)).collect();
+        assert_eq!(stand(&store, &others).await, [(1, 0); 3]);
+        assert_eq!(store.settle(&held, &[ExactAmount::whole(1); 4]).await.unwrap(), Settled::Already);
+    }
 }
 
 fn tag(key: &str) -> &str {
