@@ -31,7 +31,7 @@ use fred::{
 use tokio::{runtime::Handle, sync::broadcast, task::JoinHandle};
 use tollgate_store::{Clock as _, StoreError, SystemClock};
 
-use crate::{ConnectError, Settings};
+use crate::{ConnectError, Settings, address};
 
 /// What can be connected to.
 const SCHEMES: &[&str] =
@@ -304,6 +304,9 @@ fn config(url: &str) -> Result<Config, ConnectError> {
     let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
     if !SCHEMES.contains(&scheme) {
         return Err(ConnectError::Url(format!("it has to begin with one of {}", SCHEMES.join(", "))));
+    }
+    if let Some(reason) = address::contradiction(url) {
+        return Err(ConnectError::Url(reason));
     }
     let mut config = Config::from_url(url).map_err(of_url)?;
     config.fail_fast = false;

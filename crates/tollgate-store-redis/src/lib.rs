@@ -18,6 +18,7 @@
 //!
 //! It knows nothing of what to do when Redis is away: its errors say whether a call took effect.
 
+mod address;
 mod ask;
 mod batch;
 mod client;
