@@ -84,7 +84,7 @@ impl Inner {
         }
         let others =
             Box::pin(all(parts.others.iter().map(|part| self.settle_part(whole, part, actuals, at)))).await;
-        others.into_iter().fold(first, |all, other| settled(all, other.map_err(half_done)))
+        others.into_iter().fold(first, |all, other| settled(all, other.map_err(half_settled)))
     }
 
     /// The verdict over all parts. Where it is none, or a refusal, no part stays charged.
@@ -149,6 +149,12 @@ impl Parts {
     fn whole<'a>(&'a self, plan: &'a Plan) -> Whole<'a> {
         Whole { plan, fingerprint: &self.fingerprint, is_split: self.is_split() }
     }
+}
+
+/// As [`half_done`], of a settlement. One for which it is too early can be repeated as it is: the parts that are settled
+/// know it for as long as it is repeated.
+fn half_settled(error: StoreError) -> StoreError {
+    if matches!(error, StoreError::Unavailable(_)) { error } else { half_done(error) }
 }
 
 /// Some parts have what the others have not: whoever asked has to repeat it, or to release it.
