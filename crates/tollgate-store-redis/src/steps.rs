@@ -102,14 +102,12 @@ impl Inner {
             match answer {
                 Ok(answer) => answers.push((part, answer)),
                 // Of several errors one that leaves it open whether something was charged.
-                Err(error) if is_charged => {
-                    failed = failed.filter(StoreError::may_have_applied).or(Some(error))
-                }
+                Err(error) if is_charged => failed = failed.filter(is_open).or(Some(error)),
                 // It could not be looked at. The first part refuses in any case.
                 Err(_) => {}
             }
         }
-        if let Some(error) = failed.take_if(|error| error.may_have_applied()) {
+        if let Some(error) = failed.take_if(|error| is_open(error)) {
             return Err(error);
         }
         let verdict = join(whole.plan, answers.iter().map(|(_, answer)| answer));
@@ -149,6 +147,12 @@ impl Parts {
     fn whole<'a>(&'a self, plan: &'a Plan) -> Whole<'a> {
         Whole { plan, fingerprint: &self.fingerprint, is_split: self.is_split() }
     }
+}
+
+/// Whether an error leaves it open that its part was charged. A part that cannot be read is not: the others give back what
+/// they can.
+const fn is_open(error: &StoreError) -> bool {
+    matches!(error, StoreError::Unknown(_))
 }
 
 /// As [`half_done`], of a settlement. One for which it is too early can be repeated as it is: the parts that are settled

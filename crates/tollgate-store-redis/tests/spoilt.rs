@@ -40,7 +40,7 @@ async fn reserve(store: &RedisStore, id: u128, plan: &Arc<Plan>) -> Result<Held,
     let id = ReservationId::new(id);
     match store.reserve(id, Arc::clone(plan), Attempt::First).await? {
         Verdict::Admitted(admission) => Ok(Held { id, plan: Arc::clone(plan), at: admission.at }),
-        refused @ Verdict::Refused(_) => panic!("{refused:?}"),
+        Verdict::Refused(_) => unreachable!("it fits"),
     }
 }
 
