@@ -133,7 +133,7 @@ impl Inner {
         };
         let keys = || part.held_keys();
         let (reply, _) = self.run_together(|line| &line.settlements, part.tag, keys, arguments).await?;
-        reply::settled(reply::text(&reply)?)
+        reply::settled(reply::text(&reply)?, &part.counters)
     }
 
     /// Takes back what `answer` charged, in step 0 or an extension, because another part refuses. Counters that
@@ -211,7 +211,7 @@ fn answer(
     reply: &Bytes,
     is_repeated: bool,
 ) -> Result<Answer, StoreError> {
-    let asked = Asked { plan: whole.plan, places: &part.places, step };
+    let asked = Asked { plan: whole.plan, places: &part.places, counters: &part.counters, step };
     let (text, rest) = reply::first_line(reply)?;
     let (before, trace) = reply::first_line(&rest)?;
     let before = if before.is_empty() { None } else { reply::before(before, asked)? };

@@ -1,10 +1,12 @@
 //! The one place that names fred: a connection that reconnects by itself, and what its errors mean.
 //!
 //! What fred would do by itself and must not: send a command again whose connection closed
-//! (`max_command_attempts`), end for good ([`keep`]), wait for an answer without end (`default_command_timeout`; options of a single
-//! call are ignored for scripts), queue without end (`max_command_buffer_len`), and take a server that says
-//! nothing for one that is there (`unresponsive`: for fred that begins anew with each write, so that a connection that
-//! has died in silence would live on as long as it is used; [`Silence`] ends that).
+//! (`max_command_attempts`), follow a node of a cluster that sends it to another (`max_redirections`: after `ASK` it finds that
+//! the command has no attempt left, and ends all connections; [`is_elsewhere`]), end for good ([`keep`]), wait for an
+//! answer without end (`default_command_timeout`; options of a single call are ignored for scripts), queue without end
+//! (`max_command_buffer_len`), and take a server that says nothing for one that is there (`unresponsive`: for fred that
+//! begins anew with each write, so that a connection that has died in silence would live on as long as it is used;
+//! [`Silence`] ends that).
 
 use std::{
     fmt,
@@ -31,7 +33,7 @@ use fred::{
 use tokio::{runtime::Handle, sync::broadcast, task::JoinHandle};
 use tollgate_store::{Clock as _, StoreError, SystemClock};
 
-use crate::{ConnectError, Settings};
+use crate::{ConnectError, Settings, address};
 
 /// What can be connected to.
 const SCHEMES: &[&str] =
@@ -78,6 +80,7 @@ impl Client {
             connection.connection_timeout = CONNECT;
             connection.internal_command_timeout = CONNECT;
             connection.max_command_attempts = 1;
+            connection.max_redirections = 0;
             connection.max_command_buffer_len = QUEUE_MAX;
             connection.unresponsive.max_timeout = Some(silence_max(settings));
             connection.unresponsive.interval = CHECK;
@@ -130,16 +133,29 @@ impl Client {
         if !self.is_connected() {
             return Err(StoreError::NotApplied("there is no connection to Redis".to_owned()));
         }
+        let mut answer = self.ask_script(script, keys, &arguments).await;
+        if is_elsewhere(&answer) {
+            // In a box, as it is rare: what a call takes in memory is moved with each.
+            answer = Box::pin(self.ask_script(script, keys, &arguments)).await;
+        }
+        self.heard(answer)
+    }
+
+    async fn ask_script<T: FromValue>(
+        &self,
+        script: &Script,
+        keys: &[Bytes],
+        arguments: &impl Fn() -> Vec<Bytes>,
+    ) -> Result<T, Error> {
         let hash = script.0.sha1().clone();
         let answer: Result<T, Error> = self.fred.evalsha(hash, keys.to_vec(), values(arguments())).await;
-        let answer = match (answer, script.0.lua()) {
+        match (answer, script.0.lua()) {
             (Err(error), Some(text)) if error.details().starts_with("NOSCRIPT") => {
-                // In a box, as it is rare: what a call takes in memory is moved with each.
+                // In a box, as above.
                 Box::pin(self.fred.eval(text.clone(), keys.to_vec(), values(arguments()))).await
             }
             (answer, _) => answer,
-        };
-        self.heard(answer)
+        }
     }
 
     /// What came of a command, for the caller. Where nothing came of any for too long, the connection is made anew.
@@ -200,7 +216,11 @@ impl Client {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
-        self.heard(self.fred.mget(keys.to_vec()).await)
+        let mut answer = self.fred.mget(keys.to_vec()).await;
+        if is_elsewhere(&answer) {
+            answer = self.fred.mget(keys.to_vec()).await;
+        }
+        self.heard(answer)
     }
 }
 
@@ -213,8 +233,7 @@ impl Drop for Running {
     }
 }
 
-/// Begins again where fred ends by itself, as it does when a server answers `ASK`, because the slot is on its way to
-/// another: calls would go on to queue for nobody.
+/// Begins again where fred ends by itself, as it does after some errors: calls would go on to queue for nobody.
 async fn keep(fred: Fred, mut running: Running) {
     loop {
         let ended = (&mut running.0).await;
@@ -305,6 +324,9 @@ fn config(url: &str) -> Result<Config, ConnectError> {
     if !SCHEMES.contains(&scheme) {
         return Err(ConnectError::Url(format!("it has to begin with one of {}", SCHEMES.join(", "))));
     }
+    if let Some(reason) = address::contradiction(url) {
+        return Err(ConnectError::Url(reason));
+    }
     let mut config = Config::from_url(url).map_err(of_url)?;
     config.fail_fast = false;
     Ok(config)
@@ -379,9 +401,7 @@ const NOT_RUN: &[&str] = &[
     "READONLY",
     "MASTERDOWN",
     "OOM",
-    "TRYAGAIN",
     "MOVED",
-    "ASK",
     "CROSSSLOT",
     "CLUSTERDOWN",
     "NOAUTH",
@@ -391,6 +411,24 @@ const NOT_RUN: &[&str] = &[
     "MISCONF",
     "ERR The user executing the script can't",
 ];
+
+/// Answers of a cluster that say so because the slot of the keys is on its way to another node. That is no outage: all
+/// other slots are served.
+const ON_ITS_WAY: &[&str] = &["TRYAGAIN", "ASK"];
+
+/// What is said of a slot that is on its way.
+const MOVING: &str = "the slot of these keys is being moved to another node";
+
+/// Whether a node has sent a command to another one, and so has not run it. Where the slot has moved there, what fred
+/// knows of the cluster is up to date by now, so that a second attempt goes there; where it is on its way there it does not
+/// help to follow: a script with a key that is new is taken by neither of them.
+fn is_elsewhere<T>(answer: &Result<T, Error>) -> bool {
+    answer.as_ref().is_err_and(is_redirection)
+}
+
+fn is_redirection(error: &Error) -> bool {
+    *error.kind() == ErrorKind::Routing && error.details() == "Too many redirections."
+}
 
 /// What a command of a script was answered, where Redis 6.2 puts it into words of its own: `ERR Error running script
 /// (call to f_…): @user_script:3: @user_script: 3: -READONLY …`.
@@ -408,6 +446,7 @@ const WRONG: &[&str] = &["ERR", "WRONGTYPE", "CORRUPT"];
 fn meaning(error: &Error) -> StoreError {
     let says = || format!("{}: {}", error.kind().to_str(), error.details());
     match error.kind() {
+        _ if is_redirection(error) => StoreError::Unavailable(MOVING.to_owned()),
         ErrorKind::Backpressure | ErrorKind::Auth | ErrorKind::Routing | ErrorKind::Sentinel => {
             StoreError::NotApplied(says())
         }
@@ -425,7 +464,9 @@ pub(crate) fn reason(details: &str) -> StoreError {
 fn of_details(details: &str, says: impl Fn() -> String) -> StoreError {
     let details = cause(details);
     let begins_with = |words: &[&str]| words.iter().any(|word| details.starts_with(word));
-    if begins_with(NOT_RUN) {
+    if begins_with(ON_ITS_WAY) {
+        StoreError::Unavailable(format!("{MOVING}: {}", says()))
+    } else if begins_with(NOT_RUN) {
         StoreError::NotApplied(says())
     } else if begins_with(WRONG) {
         StoreError::Corrupt(says())
@@ -467,5 +508,7 @@ mod tests {
             assert!(matches!(reason(answer), StoreError::Corrupt(_)), "{answer}");
         }
         assert!(matches!(reason("the connection was closed"), StoreError::Unknown(_)));
+        let moving = "TRYAGAIN Multiple keys request during rehashing of slot";
+        assert!(matches!(reason(moving), StoreError::Unavailable(_)));
     }
 }

@@ -57,9 +57,13 @@ struct Copies {
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct Servers(BTreeSet<String>);
 
+/// How far the copies were where that could be seen last.
+type Found = BTreeMap<Tag, Copies>;
+
 /// What a look at them has found.
 pub(crate) struct Seen {
-    pub(crate) servers: Servers,
+    servers: Servers,
+    found: Found,
     /// They know what this copy had spent, though not all of them are those of before.
     pub(crate) lacks_latest: bool,
     /// They know what this copy had spent.
@@ -86,33 +90,35 @@ struct Seed {
 
 impl RedisStore {
     /// Looks whether this copy is known everywhere to have brought back what it had spent, and does so where not.
-    /// `known` are the servers as they were when it was last looked, and `begin` is called before anything is told.
+    /// `before` is what the last look has found, and `begin` is called before anything is told.
     pub(crate) async fn keep_seeded(
         &self,
         guard: &Guard,
         clock: &Arc<dyn Clock>,
-        known: Option<&Servers>,
+        before: Option<&Seen>,
         begin: impl FnOnce(),
     ) -> Result<Seen, StoreError> {
         let servers = self.servers().await?;
         let tags: Vec<_> = self.0.keys.tags().collect();
-        let mut found = self.look(guard, &tags, None).await?;
+        let before_now = before.map(|before| &before.found);
+        let mut found = self.look(guard, &tags, None, before_now).await?;
         // What was found may be another server's.
         if self.servers().await? != servers {
             return Err(StoreError::Unavailable("another Redis has begun to answer".to_owned()));
         }
         self.note(guard, &found);
         let missing = |(tag, copies): (&Tag, &Copies)| (!copies.has_this).then_some(*tag);
-        let missing: Vec<_> = tags.iter().zip(&found).filter_map(missing).collect();
+        let missing: Vec<_> = found.iter().filter_map(missing).collect();
         if !missing.is_empty() {
             begin();
             self.bring_back(guard, clock, &missing).await?;
-            found = self.look(guard, &tags, None).await?;
+            found = self.look(guard, &tags, None, Some(&found)).await?;
             self.note(guard, &found);
         }
         // One that knew nothing has been told everything.
-        let lacks_latest = missing.is_empty() && known.is_some_and(|known| *known != servers);
-        Ok(Seen { servers, lacks_latest, are_told: found.iter().all(|copies| copies.has_this) })
+        let lacks_latest = missing.is_empty() && before.is_some_and(|before| before.servers != servers);
+        let are_told = found.values().all(|copies| copies.has_this);
+        Ok(Seen { servers, found, lacks_latest, are_told })
     }
 
     /// Who answers on the main connection.
@@ -147,11 +153,18 @@ impl RedisStore {
             Err(error) => return Err(StoreError::Unavailable(error.to_string())),
         };
         let mut told = BTreeMap::<Tag, usize>::new();
-        for ((tag, name), part) in parts.iter().filter(|((tag, _), _)| missing.contains(tag)) {
-            self.seed(guard, *tag, name, part).await?;
-            *told.entry(*tag).or_default() += 1;
+        let mut missing = missing.to_vec();
+        for ((tag, name), part) in &parts {
+            if missing.contains(tag) {
+                match self.seed(guard, *tag, name, part).await {
+                    Ok(()) => *told.entry(*tag).or_default() += 1,
+                    // Next time.
+                    Err(StoreError::Unavailable(_)) => missing.retain(|other| other != tag),
+                    Err(error) => return Err(error),
+                }
+            }
         }
-        self.look(guard, missing, Some(&told)).await?;
+        self.look(guard, &missing, Some(&told), None).await?;
         tracing::info!(
             counters = parts.values().map(Vec::len).sum::<usize>(),
             places = missing.len(),
@@ -160,18 +173,26 @@ impl RedisStore {
         Ok(())
     }
 
-    /// How far the copies are at each of `tags`, where this one has told so many parts, if it has told all.
+    /// How far the copies are at each of `tags`, where this one has told so many parts, if it has told all. Of one that is
+    /// on its way to another server what was found before, if anything.
     async fn look(
         &self,
         guard: &Guard,
         tags: &[Tag],
         told: Option<&BTreeMap<Tag, usize>>,
-    ) -> Result<Vec<Copies>, StoreError> {
+        before: Option<&Found>,
+    ) -> Result<Found, StoreError> {
         let told = |tag| told.map(|told| told.get(tag).copied().unwrap_or_default());
-        let mut found = Vec::with_capacity(tags.len());
+        let mut found = Found::new();
         for some in tags.chunks(TOGETHER) {
             let copies = all(some.iter().map(|tag| self.copies(guard, *tag, told(tag)))).await;
-            found.extend(copies.into_iter().collect::<Result<Vec<_>, _>>()?);
+            for (tag, copies) in some.iter().zip(copies) {
+                let known = match copies {
+                    Err(StoreError::Unavailable(_)) => before.and_then(|before| before.get(tag)).copied(),
+                    copies => Some(copies?),
+                };
+                found.extend(known.map(|copies| (*tag, copies)));
+            }
         }
         Ok(found)
     }
@@ -212,9 +233,9 @@ impl RedisStore {
     }
 
     /// Notes whether hard budgets are decided everywhere, with a line when that changes.
-    fn note(&self, guard: &Guard, found: &[Copies]) {
-        let is_enough = found.iter().all(|copies| copies.is_enough);
-        let have = found.iter().filter(|copies| !copies.is_enough).map(|copies| copies.have).min();
+    fn note(&self, guard: &Guard, found: &Found) {
+        let is_enough = found.values().all(|copies| copies.is_enough);
+        let have = found.values().filter(|copies| !copies.is_enough).map(|copies| copies.have).min();
         let was_empty = self.0.is_empty.swap(!is_enough, Ordering::SeqCst);
         match (was_empty, is_enough) {
             (false, false) => tracing::error!(

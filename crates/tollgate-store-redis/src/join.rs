@@ -4,6 +4,8 @@ use tollgate_limiter::{
     Admission, EntryRefusal, EntrySet, Plan, Refusal, Settled, Standing, TimestampMs, Verdict,
 };
 
+use tollgate_store::StoreError;
+
 use crate::ask::Answer;
 
 /// The verdict over the plan whose parts have answered. The first of them tells the moment.
@@ -37,15 +39,22 @@ pub(crate) fn join<'a>(plan: &Plan, answers: impl Iterator<Item = &'a Answer> + 
     }
 }
 
-/// What settling all parts has done, of what two of them say.
-pub(crate) fn settled(one: Settled, other: Settled) -> Settled {
-    let rank = |settled| match settled {
-        Settled::Conflict => 3,
-        Settled::WithoutReservation => 2,
-        Settled::Applied => 1,
-        Settled::Already => 0,
+/// What settling all parts has done, of what two of them say: first of all that it has to be repeated.
+pub(crate) fn settled(
+    one: Result<Settled, StoreError>,
+    other: Result<Settled, StoreError>,
+) -> Result<Settled, StoreError> {
+    let rank = |settled: &Result<Settled, StoreError>| match settled {
+        Err(StoreError::Corrupt(_)) => 4,
+        Err(StoreError::Unavailable(_)) => 6,
+        Err(error) if error.is_transient() => 7,
+        Err(_) => 5,
+        Ok(Settled::Conflict) => 3,
+        Ok(Settled::WithoutReservation) => 2,
+        Ok(Settled::Applied) => 1,
+        Ok(Settled::Already) => 0,
     };
-    if rank(other) > rank(one) { other } else { one }
+    if rank(&other) > rank(&one) { other } else { one }
 }
 
 /// The first of those that refuse the hardest.

@@ -18,6 +18,7 @@
 //!
 //! It knows nothing of what to do when Redis is away: its errors say whether a call took effect.
 
+mod address;
 mod ask;
 mod batch;
 mod client;
@@ -262,7 +263,9 @@ impl Inner {
     ) -> Result<(Bytes, bool), StoreError> {
         match self.client().run(script, keys, arguments).await {
             // That the second one has not run says nothing of the first.
-            Err(error) if error.is_transient() => first.map(|reply| (reply, true)),
+            Err(error) if error.is_transient() || matches!(error, StoreError::Unavailable(_)) => {
+                first.map(|reply| (reply, true))
+            }
             answer => answer.map(|reply| (reply, true)),
         }
     }

@@ -187,7 +187,7 @@ impl RedisStore {
 
     /// Looks through all records for places of those that do not live.
     async fn give_back(&self, copy: &Arc<str>, mut census: Census) -> Result<(), StoreError> {
-        let (store, mut places, mut pages) = (&self.0, 0, 0_u32);
+        let (store, mut places, mut pages, mut unseen) = (&self.0, 0, 0_u32, None);
         let mut scan = store.client().scan(store.keys.all_records());
         while let Some(records) = scan.next().await? {
             pages += 1;
@@ -198,15 +198,28 @@ impl RedisStore {
                 census.living = living;
             }
             for records in self.together(records) {
-                let values = store.client().get_all(&records).await?;
+                let values = match store.client().get_all(&records).await {
+                    // Their slot is on its way to another server.
+                    Err(error @ StoreError::Unavailable(_)) => {
+                        unseen = Some(error);
+                        continue;
+                    }
+                    values => values?,
+                };
                 for (record, value) in records.into_iter().zip(values) {
                     let Some(held) = value.and_then(|value| Places::held(record, value)) else { continue };
                     if held.life != Life::NONE && !census.living.contains(&held.life) {
                         let is_told = census.dead.contains(&held.life);
-                        places += self.free(&held, is_told).await?;
+                        match self.free(&held, is_told).await {
+                            Err(error @ StoreError::Unavailable(_)) => unseen = Some(error),
+                            freed => places += freed?,
+                        }
                     }
                 }
             }
+        }
+        if let Some(error) = unseen {
+            return Err(error);
         }
         for life in &census.dead {
             self.tell(*life, copy, Told::Gone).await?;

@@ -13,6 +13,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) plan: &'a Plan,
     /// The places in the plan of the entries that it was told of.
     pub(crate) places: &'a [usize],
+    /// The keys of their counters.
+    pub(crate) counters: &'a [Bytes],
     /// The extension, or 0.
     pub(crate) step: u32,
 }
@@ -55,7 +57,7 @@ pub(crate) fn done(reply: &[u8], answers: &[&str]) -> Result<(), StoreError> {
 ///
 /// # Errors
 ///
-/// [`StoreError::Mismatch`] where the script says so, [`StoreError::Corrupt`] for what cannot be read.
+/// [`StoreError::Mismatch`] where the script says so, [`StoreError::Corrupt`] for what cannot be read, counters among it.
 pub(crate) fn verdict(reply: &str, asked: Asked<'_>) -> Result<Verdict, StoreError> {
     let read = match reply.split_once(' ') {
         Some(("A", rest)) => admission(rest, asked).map(Verdict::Admitted),
@@ -64,7 +66,10 @@ pub(crate) fn verdict(reply: &str, asked: Asked<'_>) -> Result<Verdict, StoreErr
             let places: Vec<_> = (0..asked.plan.entries().len()).collect();
             refusal(rest, Asked { places: &places, ..asked }).map(Verdict::Refused)
         }
-        Some(("X", word)) => return Err(mismatch(word, asked.step).unwrap_or_else(|| corrupt(reply))),
+        Some(("X", rest)) => {
+            let error = mismatch(rest, asked.step).or_else(|| spoilt(rest, asked.counters, ""));
+            return Err(error.unwrap_or_else(|| corrupt(reply)));
+        }
         _ => None,
     };
     read.ok_or_else(|| corrupt(reply))
@@ -103,12 +108,12 @@ pub(crate) fn refusal_text(refusal: &Refusal) -> String {
     format!("{FINAL} {} {tightest};{}", refusal.binding.index, entries.join(";"))
 }
 
-/// What a settle did.
+/// What a settle of these counters did.
 ///
 /// # Errors
 ///
 /// As [`verdict`].
-pub(crate) fn settled(reply: &str) -> Result<Option<Settled>, StoreError> {
+pub(crate) fn settled(reply: &str, counters: &[Bytes]) -> Result<Option<Settled>, StoreError> {
     match reply {
         "S applied" => Ok(Some(Settled::Applied)),
         "S already" => Ok(Some(Settled::Already)),
@@ -116,8 +121,19 @@ pub(crate) fn settled(reply: &str) -> Result<Option<Settled>, StoreError> {
         "S unheld" => Ok(Some(Settled::WithoutReservation)),
         "S gone" => Ok(None),
         "X plan" => Err(LedgerError::OtherPlan.into()),
-        _ => Err(corrupt(reply)),
+        _ => {
+            let list = reply.strip_prefix("S ").unwrap_or_default();
+            Err(spoilt(list, counters, "; all others are settled").unwrap_or_else(|| corrupt(reply)))
+        }
     }
+}
+
+/// The error for counters that cannot be read, where a script has said which.
+fn spoilt(answer: &str, counters: &[Bytes], others: &str) -> Option<StoreError> {
+    let list = answer.strip_prefix("spoilt ")?;
+    let keys = list.split(',').filter_map(|place| counters.get(place.parse::<usize>().ok()?));
+    let names: Vec<_> = keys.map(|key| format!("{:?}", String::from_utf8_lossy(key))).collect();
+    Some(StoreError::Corrupt(format!("no counter lies under {}{others}", names.join(", "))))
 }
 
 /// How counters stand, in the order of `limits`.

@@ -217,7 +217,7 @@ fn look(redis: &RedisStore) -> Duration {
 /// Looks again and again whether Redis knows what this copy had spent, and whether it is another than before: one
 /// that was a replica, or has begun anew from what was on its disk, may lack the latest settlements.
 async fn keep_seeded(redis: RedisStore, store: FallbackStore, guard: Guard, clock: Arc<dyn Clock>) {
-    let mut known = None;
+    let mut before = None;
     let (mut repaired, mut is_late, mut is_telling) = (0, false, false);
     let mut sight = Sight::default();
     loop {
@@ -227,7 +227,7 @@ async fn keep_seeded(redis: RedisStore, store: FallbackStore, guard: Guard, cloc
                 store.begin_telling();
             }
         };
-        let looked = redis.keep_seeded(&guard, &clock, known.as_ref(), begin).await;
+        let looked = redis.keep_seeded(&guard, &clock, before.as_ref(), begin).await;
         sight.note(&redis, &store, looked.as_ref().err());
         if let Ok(seen) = looked {
             is_telling = !seen.are_told;
@@ -243,7 +243,7 @@ async fn keep_seeded(redis: RedisStore, store: FallbackStore, guard: Guard, cloc
             } else {
                 store.forget_old();
             }
-            known = Some(seen.servers);
+            before = Some(seen);
         }
         let all = store.repaired();
         if all > repaired && store.waiting() == 0 {

@@ -68,7 +68,7 @@ impl Inner {
     }
 
     /// The first part first: that the call does not fit the reservation is known there. Where there is no reservation,
-    /// what was used is charged as admitted at a moment, if one is given.
+    /// what was used is charged as admitted at a moment, if one is given. Parts are settled beside one that cannot be read.
     pub(crate) async fn settle_all(
         &self,
         held: &Held,
@@ -78,13 +78,13 @@ impl Inner {
         check_length(&held.plan, actuals.len())?;
         let parts = Parts::of(&self.keys, held.id, &held.plan, false)?;
         let whole = parts.whole(&held.plan);
-        let first = self.settle_part(whole, &parts.first, actuals, at).await?;
-        if !whole.is_split {
-            return Ok(first);
+        let first = self.settle_part(whole, &parts.first, actuals, at).await;
+        if !whole.is_split || !matches!(first, Ok(_) | Err(StoreError::Corrupt(_))) {
+            return first;
         }
         let others =
             Box::pin(all(parts.others.iter().map(|part| self.settle_part(whole, part, actuals, at)))).await;
-        others.into_iter().try_fold(first, |all, other| Ok(settled(all, other.map_err(half_done)?)))
+        others.into_iter().fold(first, |all, other| settled(all, other.map_err(half_settled)))
     }
 
     /// The verdict over all parts. Where it is none, or a refusal, no part stays charged.
@@ -102,14 +102,12 @@ impl Inner {
             match answer {
                 Ok(answer) => answers.push((part, answer)),
                 // Of several errors one that leaves it open whether something was charged.
-                Err(error) if is_charged => {
-                    failed = failed.filter(StoreError::may_have_applied).or(Some(error))
-                }
+                Err(error) if is_charged => failed = failed.filter(is_open).or(Some(error)),
                 // It could not be looked at. The first part refuses in any case.
                 Err(_) => {}
             }
         }
-        if let Some(error) = failed.take_if(|error| error.may_have_applied()) {
+        if let Some(error) = failed.take_if(|error| is_open(error)) {
             return Err(error);
         }
         let verdict = join(whole.plan, answers.iter().map(|(_, answer)| answer));
@@ -151,6 +149,18 @@ impl Parts {
     }
 }
 
+/// Whether an error leaves it open that its part was charged. A part that cannot be read is not: the others give back what
+/// they can.
+const fn is_open(error: &StoreError) -> bool {
+    matches!(error, StoreError::Unknown(_))
+}
+
+/// As [`half_done`], of a settlement. One for which it is too early can be repeated as it is: the parts that are settled
+/// know it for as long as it is repeated.
+fn half_settled(error: StoreError) -> StoreError {
+    if matches!(error, StoreError::Unavailable(_)) { error } else { half_done(error) }
+}
+
 /// Some parts have what the others have not: whoever asked has to repeat it, or to release it.
 fn half_done(error: StoreError) -> StoreError {
     match error {
@@ -184,4 +194,50 @@ pub(crate) async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::O
     })
     .await;
     done.into_iter().flatten().collect()
+}
+
+#[cfg(all(test, feature = "testing"))]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use tollgate_limiter::{
+        Amount, CounterKey, Enforcement, Entry, Limit, Period, Plan, ReservationId, Rule,
+    };
+    use tollgate_store::{Attempt, Store as _};
+
+    use super::Mode;
+    use crate::{RedisStore, ask::Whole, parts::Parts, testing::RedisServer};
+
+    /// What another part refuses is taken back wherever it can be, by its trace and without.
+    #[tokio::test]
+    async fn what_was_charged_beside_a_counter_that_cannot_be_read_is_taken_back() {
+        let server = RedisServer::start().unwrap();
+        let store = RedisStore::connect(&server.settings("tollgate")).unwrap();
+        store.connected().await.unwrap();
+        let limits = ["day", "spoilt", "open"].map(|name| {
+            let rule = if name == "open" { Rule::Concurrent } else { Rule::Calendar(Period::Day) };
+            let (key, amount) = (CounterKey::new("acme", name), Amount::new(10));
+            Arc::new(Limit { key, rule, amount, enforcement: Enforcement::Hard })
+        });
+        let entries = limits.iter().map(|limit| Entry { limit: Arc::clone(limit), charge: Amount::new(4) });
+        let plan = Plan::new(entries.collect()).unwrap();
+        for (id, has_trace) in [(1, true), (2, false)] {
+            let parts = Parts::of(&store.0.keys, ReservationId::new(id), &plan, false).unwrap();
+            let whole = Whole { is_split: true, ..parts.whole(&plan) };
+            let mode = Mode::Charge(Attempt::First);
+            let mut answer = store.0.reserve_part(whole, &parts.first, mode).await.unwrap();
+            assert!(answer.admits() && !answer.trace.is_empty());
+            if !has_trace {
+                answer.trace = Bytes::new();
+            }
+            server.command(&["SET", "tollgate:{acme}:c:spoilt", "something else"]).unwrap();
+            store.0.undo_part(whole, &parts.first, 0, &answer, None).await.unwrap();
+            let others = [&limits[0], &limits[2]].map(Arc::clone);
+            let views = store.inspect(&others).await.unwrap();
+            assert!(views.iter().all(|view| view.held == Amount::ZERO && view.spent.units() == 0));
+            assert_eq!(server.command(&["GET", "tollgate:{acme}:c:spoilt"]).unwrap(), "something else");
+            server.command(&["DEL", "tollgate:{acme}:c:spoilt"]).unwrap();
+        }
+    }
 }

@@ -280,6 +280,11 @@ async fn a_url_that_is_none_is_refused() {
         "redis://user:p@ss/word@127.0.0.1",
         "redis-sentinel://127.0.0.1",
         "redis-cluster://127.0.0.1?node=junk",
+        "redis-cluster://user:ss/word@127.0.0.1",
+        "redis-cluster://user:ss%2Fword@127.0.0.1/1",
+        "redis://us er:ss%2Fword@127.0.0.1",
+        "redis://127.0.0.1?ss/word=1",
+        "redis-sentinel://127.0.0.1?sentinelServiceName=",
     ] {
         assert!(matches!(RedisStore::connect(&settings(url)), Err(ConnectError::Url(_))), "{url}");
         let Err(ConnectError::Url(reason)) = settings(url).check() else { panic!("{url}") };

@@ -9,7 +9,8 @@ local function BucketedWindow()
   end
 
   function Rule.restored(param, fields)
-    return { code = 'b', rule = Rule, param = param, buckets = Buckets.restored(fields) }
+    local buckets = Buckets.restored(fields)
+    return buckets and { code = 'b', rule = Rule, param = param, buckets = buckets }
   end
 
   function Rule.stored(counter)

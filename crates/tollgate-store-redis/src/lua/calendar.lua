@@ -72,8 +72,10 @@ local function Calendar()
   end
 
   function Rule.restored(param, fields)
-    local index, _, millionths, units, held = parse('<lllll', fields)
-    return counter_of(param, index, millionths, units, held)
+    local index, over, millionths, units, held = exact_numbers(5, fields)
+    if index and param <= TOTAL and over == (period_end(param, index) or EXACT_MAX) and millionths < MILLIONTHS then
+      return counter_of(param, index, millionths, units, held)
+    end
   end
 
   function Rule.stored(counter)

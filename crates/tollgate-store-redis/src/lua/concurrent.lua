@@ -10,9 +10,11 @@ local function Concurrent()
     return { code = 'o', rule = Rule, param = 0, open = 0 }
   end
 
-  function Rule.restored(_, fields)
-    local _, _, _, open = parse('<llll', fields)
-    return { code = 'o', rule = Rule, param = 0, open = open }
+  function Rule.restored(param, fields)
+    local since, none, nothing, open, held = exact_numbers(5, fields)
+    if since and param == 0 and none == 0 and nothing == 0 and open == held then
+      return { code = 'o', rule = Rule, param = 0, open = open }
+    end
   end
 
   function Rule.stored(counter, now)

@@ -22,12 +22,13 @@ local function rule_of(code)
   return rules[code]
 end
 
+-- The counter, or nothing where this is none that a rule has written.
 local function restored(stored)
   if #stored < HEAD_BYTES or not MAKE[string.sub(stored, 1, 1)] then
-    error('CORRUPT counter')
+    return
   end
-  local code, param = parse('<c1l', stored)
-  return rule_of(code).restored(param, string.sub(stored, HEAD_BYTES + 1))
+  local code, param = parse('<c1L', stored)
+  return param <= EXACT_MAX and rule_of(code).restored(param, string.sub(stored, HEAD_BYTES + 1)) or nil
 end
 
 local function has_rule_of(counter, entry)
@@ -44,9 +45,10 @@ local function under(counter, entry, now)
 end
 
 -- The entries of `plan` with their counters: `stored` as it was found or false, `counter` as it is, or would be, under
--- the limit's rule, or a new one. `ask` is what is asked of it.
+-- the limit's rule, or a new one. `ask` is what is asked of it. Then the indices of those that cannot be read, if there are
+-- any: they are `spoilt`, and to be left as they are.
 local function read_entries(plan, keys, values, skip, now)
-  local entries = {}
+  local entries, spoilt = {}, {}
   for place = 1, #plan / ENTRY_BYTES do
     local code, param, limit, is_hard, charge = parse(ENTRY, plan, ENTRY_BYTES * (place - 1) + 1)
     local value = values[skip + place]
@@ -56,7 +58,10 @@ local function read_entries(plan, keys, values, skip, now)
       rule = rule_of(code), stored = value and restored(value), counter = false, changed = false,
       before = value, became = value,
     }
-    if not value then
+    entry.is_spoilt = value and not entry.stored
+    if entry.is_spoilt then
+      spoilt[#spoilt + 1] = text(entry.index)
+    elseif not value then
       entry.counter = entry.rule.new(entry.param, now)
     elseif has_rule_of(entry.stored, entry) then
       entry.counter = entry.stored
@@ -64,6 +69,15 @@ local function read_entries(plan, keys, values, skip, now)
       entry.counter = under(entry.stored, entry, now)
     end
     entries[place] = entry
+  end
+  return entries, #spoilt > 0 and table.concat(spoilt, ',')
+end
+
+-- The same, where each has to be read.
+local function read_all_entries(plan, keys, values, skip, now)
+  local entries, spoilt = read_entries(plan, keys, values, skip, now)
+  if spoilt then
+    error('CORRUPT counter')
   end
   return entries
 end

@@ -14,7 +14,10 @@ local function Elapsed()
   end
 
   function Rule.restored(param, fields)
-    return counter_of(param, parse('<lll', fields))
+    local began, first, until_ms = exact_numbers(3, fields)
+    if began and first <= began and until_ms > began then
+      return counter_of(param, began, first, until_ms)
+    end
   end
 
   function Rule.stored(counter)

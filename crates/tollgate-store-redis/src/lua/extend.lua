@@ -20,7 +20,11 @@ elseif record.state ~= 'H' then
 end
 
 local keys = { KEYS[1], unpack(KEYS, 3) }
-local entries, asked = read_entries(ARGV[7], keys, values, 1, now), numbers_in(charges)
+local entries, spoilt = read_entries(ARGV[7], keys, values, 1, now)
+if spoilt then
+  return 'X spoilt ' .. spoilt
+end
+local asked = numbers_in(charges)
 local holding = read_holding(record, entries)
 if step <= holding.last then
   local made = redis.call('HGET', KEYS[2], ARGV[4])

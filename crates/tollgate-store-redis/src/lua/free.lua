@@ -1,5 +1,5 @@
 -- Gives the places of limits on concurrency back that a reservation holds, as its copy has died. What it was charged
--- otherwise stays charged.
+-- otherwise stays charged, and counters that cannot be read stay as they are. Answers how many places are free.
 --
 -- KEYS: the record, then the counters of its places. ARGV: time or nothing, the life that has ended, how many ms old
 -- the reservation has to be.
@@ -10,7 +10,7 @@ local record = value and read_record(value)
 if not record or record.state ~= 'H' or string.sub(record.places, 1, #life) ~= life then
   return '0'
 end
-local now, from, entries = now_ms(ARGV[1]), #life + 1, {}
+local now, from, entries, freed = now_ms(ARGV[1]), #life + 1, {}, 0
 -- The answer begins with the moment of the admission.
 local admitted_at = tonumber(string.match(record.answer, '^A (%d+)'))
 if not admitted_at or now - admitted_at < tonumber(ARGV[3]) then
@@ -27,6 +27,7 @@ while from <= #record.places do
   local stored = redis.call('GET', key)
   local counter = stored and restored(stored)
   entries[number] = { key = key, stored = counter, changed = false }
+  freed = freed + (stored and not counter and 0 or 1)
   if counter and counter.code == 'o' then
     counter.rule.settle(counter, nil, { { 0, charge } })
     entries[number].changed = counter
@@ -34,4 +35,4 @@ while from <= #record.places do
 end
 write_changed(entries, now)
 redis.call('SET', KEYS[1], record_of('H', record.plan, record.answer, GIVEN_BACK, record.rest), 'KEEPTTL')
-return text(#entries)
+return text(freed)

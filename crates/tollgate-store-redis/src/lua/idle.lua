@@ -16,7 +16,10 @@ local function Idle()
   end
 
   function Rule.restored(param, fields)
-    return counter_of(param, parse('<lllll', fields))
+    local began, until_ms, millionths, units, held = exact_numbers(5, fields)
+    if began and until_ms > began and millionths < MILLIONTHS then
+      return counter_of(param, began, until_ms, millionths, units, held)
+    end
   end
 
   function Rule.stored(counter)

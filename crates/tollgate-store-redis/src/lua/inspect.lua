@@ -3,7 +3,7 @@
 -- KEYS: a counter an entry. ARGV: time or nothing, a plan without charges.
 
 local now = now_ms(ARGV[1])
-local entries = read_entries(ARGV[2], KEYS, redis.call('MGET', unpack(KEYS)), 0, now)
+local entries = read_all_entries(ARGV[2], KEYS, redis.call('MGET', unpack(KEYS)), 0, now)
 local views = {}
 for place, entry in ipairs(entries) do
   local units, millionths, held = entry.rule.tally(entry.counter, entry.limit, now)

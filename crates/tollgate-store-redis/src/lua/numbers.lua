@@ -52,6 +52,18 @@ local function numbers_in(list)
   return numbers
 end
 
+-- The numbers that `fields` is made of, or nothing where it is not that many or they are not exact. Read without a sign, a
+-- negative one is too large.
+local function exact_numbers(count, fields)
+  if #fields ~= 8 * count then
+    return
+  end
+  local numbers = { parse('<' .. string.rep('L', count), fields) }
+  if max(unpack(numbers, 1, count)) <= EXACT_MAX then
+    return unpack(numbers, 1, count)
+  end
+end
+
 local function list_of(numbers)
   return pack('<' .. string.rep('l', #numbers), unpack(numbers))
 end

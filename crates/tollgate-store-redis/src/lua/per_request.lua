@@ -7,7 +7,9 @@ local function PerRequest()
     return { code = 'p', rule = Rule, param = 0 }
   end
 
-  Rule.restored = Rule.new
+  function Rule.restored(param, fields)
+    return param == 0 and fields == '' and Rule.new()
+  end
 
   function Rule.stored()
     return ''

@@ -37,8 +37,10 @@ if #KEYS > 1 and (quick_flags == 0 or quick_flags == 4) then
     local is, length, a, b, c, used, held = code, param, -1, 0, 0, 0, 0
     if value then
       is = false
-      if #value >= 49 then
-        is, length, a, b, c, used, held = parse('<c1llllll', value)
+      local size = #value
+      if size == 49 or (code == 'b' and size > 49 and (size - 49) % 24 == 0) then
+        -- Without a sign: what is negative is too large to fit.
+        is, length, a, b, c, used, held = parse('<c1LLLLLL', value)
       end
     end
     -- What is left with this charge, when a rate begins anew, how long a counter is kept that is written as a whole.

@@ -38,8 +38,9 @@ do
     place = place + 1
     local value = values[place + 1]
     local is, length, a, b, c, used, held
-    if value and #value >= 49 then
-      is, length, a, b, c, used, held = parse('<c1llllll', value)
+    local size = value and #value
+    if size == 49 or (code == 'b' and value and size > 49 and (size - 49) % 24 == 0) then
+      is, length, a, b, c, used, held = parse('<c1LLLLLL', value)
     end
     -- How long a counter is kept that is written as a whole.
     local kept_ms
@@ -72,7 +73,7 @@ do
       used, held = max(used - max(charge - whole, 0), 0) + max(whole - charge, 0), max(held - charge, 0)
     elseif code == 'c' or code == 'i' then
       -- Of a period or session that is over nothing changes, and the rules know how long it is kept.
-      fits = slot == a and (code == 'c' or now < b)
+      fits = slot == a and (now < b or (code == 'c' and b > 0))
       used, c, held = used - charge, c + millionths, max(held - charge, 0)
       if used < 0 then
         used, c = 0, millionths
@@ -80,6 +81,7 @@ do
       used = used + units
       if c >= 1000000 then
         used, c = used + 1, c - 1000000
+        fits = fits and c < 1000000
       end
       if code == 'i' then
         b = max(b, now + max(param, 1))
@@ -87,7 +89,7 @@ do
       end
     elseif code == 'o' then
       -- Of a place that was given back the rules know.
-      fits = places ~= '-'
+      fits = places ~= '-' and used == held
       used = max(used - charge, 0)
       held = used
     else
@@ -96,7 +98,7 @@ do
 
     if code == 'p' then
       -- Nothing is counted.
-    elseif not fits or used > 9007199254740991 then
+    elseif not fits or used > 9007199254740991 or held > 9007199254740991 then
       fits = false
     elseif kept_ms then
       kept = kept or {}

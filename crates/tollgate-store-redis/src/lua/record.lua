@@ -94,7 +94,7 @@ end
 local function record_unheld(entries, actuals, at, now)
   for place, entry in ipairs(entries) do
     local units, millionths = actuals[2 * place - 1], actuals[2 * place]
-    if units > 0 or millionths > 0 then
+    if not entry.is_spoilt and (units > 0 or millionths > 0) then
       local counter = entry.stored or entry.counter
       counter.rule.record(counter, entry.limit, at, units, millionths)
       entry.changed = counter

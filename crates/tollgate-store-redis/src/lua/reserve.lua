@@ -24,7 +24,10 @@ end
 if is_guarded and not values[#KEYS] then
   return 'X unknown'
 end
-local entries = read_entries(string.sub(ARGV[1], 34), KEYS, values, 1, now)
+local entries, spoilt = read_entries(string.sub(ARGV[1], 34), KEYS, values, 1, now)
+if spoilt then
+  return 'X spoilt ' .. spoilt
+end
 local answer, fits = decide(entries, now, is_split)
 if fits and not is_look then
   local slots = {}

@@ -5,6 +5,7 @@
 
 local function Ring(parts_of_window, kept)
   local Parts = {}
+  local LATEST_BYTES, PART_BYTES = 40, 24
 
   function Parts.part(window, at)
     return floor(at * parts_of_window / max(window, 1))
@@ -19,17 +20,25 @@ local function Ring(parts_of_window, kept)
     return { latest = latest, used = {}, held = {} }
   end
 
-  -- The number of the latest part, used and held of all before it, of it, and by age of each before it.
+  -- The number of the latest part, used and held of all before it, of it, and by age of each before it. Nothing where
+  -- that is not what `fields` says.
   function Parts.restored(fields)
-    local latest, _, _, used, held, from = parse('<lllll', fields)
-    local ring = Parts.new(latest)
-    ring.used[latest], ring.held[latest] = used, held
-    while from < #fields do
-      local age
-      age, used, held, from = parse('<lll', fields, from)
-      ring.used[latest - age], ring.held[latest - age] = used, held
+    local latest, before, held_before, used, held = exact_numbers(5, string.sub(fields, 1, LATEST_BYTES))
+    if not latest or (#fields - LATEST_BYTES) % PART_BYTES ~= 0 then
+      return
     end
-    return ring
+    local ring, oldest, sum, held_sum = Parts.new(latest), 0, 0, 0
+    ring.used[latest], ring.held[latest] = used, held
+    for from = LATEST_BYTES + 1, #fields, PART_BYTES do
+      local age
+      age, used, held = parse('<LLL', fields, from)
+      if age <= oldest or age >= kept or max(used, held) > EXACT_MAX or max(used, held) == 0 then
+        return
+      end
+      ring.used[latest - age], ring.held[latest - age] = used, held
+      oldest, sum, held_sum = age, add(sum, used), add(held_sum, held)
+    end
+    return sum == before and held_sum == held_before and ring
   end
 
   function Parts.stored(ring)

@@ -9,7 +9,7 @@ local now = now_ms(ARGV[1])
 if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then
   return 'S already'
 end
-local entries = read_entries(ARGV[5], KEYS, redis.call('MGET', unpack(KEYS, 2)), 0, now)
+local entries = read_all_entries(ARGV[5], KEYS, redis.call('MGET', unpack(KEYS, 2)), 0, now)
 local actuals, moments = numbers_in(ARGV[3]), numbers_in(ARGV[4])
 for place, entry in ipairs(entries) do
   entry.key = KEYS[place + 1]

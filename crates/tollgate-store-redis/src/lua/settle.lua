@@ -1,4 +1,5 @@
--- Replaces what a reservation holds by what was used. Never refused.
+-- Replaces what a reservation holds by what was used. Never refused. Counters that cannot be read are left as they are, and
+-- told: "S spoilt <indices>".
 --
 -- KEYS: the record, its extensions, then a counter an entry. ARGV, one text: the plan's fingerprint (16 bytes), the
 -- moment of the admission (8), or -1 where only what is still held is settled, the time or 0 (8), units and millionths of
@@ -13,18 +14,24 @@ local record = values[1] and read_record(values[1])
 if record and record.plan ~= fingerprint then
   return 'X plan'
 elseif record and record.state == 'E' then
-  return (admitted_at < 0 or record.rest == amounts) and 'S already' or 'S conflict'
+  if admitted_at >= 0 and record.rest ~= amounts then
+    return 'S conflict'
+  end
+  -- Another part may not be settled yet: for as long as that is repeated, this one is known to be.
+  redis.call('PEXPIRE', KEYS[1], text(ENDED_KEPT_MS))
+  return 'S already'
 end
 
 local keys = { KEYS[1], unpack(KEYS, 3) }
-local entries, actuals = read_entries(plan, keys, values, 1, now), numbers_in(amounts)
+local entries, spoilt = read_entries(plan, keys, values, 1, now)
+local actuals = numbers_in(amounts)
 if not record or record.state == 'R' then
   if admitted_at < 0 then
     return 'S gone'
   end
   record_unheld(entries, actuals, admitted_at, now)
   write_record(KEYS[1], 'E', fingerprint, '', '', amounts)
-  return 'S unheld'
+  return spoilt and 'S spoilt ' .. spoilt or 'S unheld'
 end
 
 local holding = read_holding(record, entries)
@@ -34,11 +41,12 @@ for place, entry in ipairs(entries) do
     -- What it took at its reservation is not given back twice.
     table.remove(bookings[place])
   end
-  entry.changed = settle(entry, bookings[place], actuals[2 * place - 1], actuals[2 * place], now)
+  entry.changed = not entry.is_spoilt
+    and settle(entry, bookings[place], actuals[2 * place - 1], actuals[2 * place], now)
 end
 write_changed(entries, now)
 if holding.count > 0 then
   redis.call('DEL', KEYS[2])
 end
 write_record(KEYS[1], 'E', fingerprint, record.answer, '', amounts)
-return 'S applied'
+return spoilt and 'S spoilt ' .. spoilt or 'S applied'

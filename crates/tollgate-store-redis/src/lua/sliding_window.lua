@@ -19,7 +19,10 @@ local function SlidingWindow()
   end
 
   function Rule.restored(param, fields)
-    return counter_of(param, parse('<lllll', fields))
+    local index, prev_used, prev_held, cur_used, cur_held = exact_numbers(5, fields)
+    if index and param * PARTS_MAX <= EXACT_MAX then
+      return counter_of(param, index, prev_used, prev_held, cur_used, cur_held)
+    end
   end
 
   function Rule.stored(counter)

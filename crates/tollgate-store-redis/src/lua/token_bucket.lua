@@ -5,6 +5,8 @@
 
 local function TokenBucket()
   local Rule, Recent = { is_rate = true }, Ring(8, 9)
+  -- Its square is exact.
+  local WINDOW_MS_MAX = 94906265
 
   local function counter_of(param, units, rest, at, empty_at, recent)
     return {
@@ -18,8 +20,16 @@ local function TokenBucket()
   end
 
   function Rule.restored(param, fields)
-    local units, rest, at, empty_at, recent = parse('<llll', fields)
-    return counter_of(param, units, rest, at, empty_at, Recent.restored(string.sub(fields, recent)))
+    local units, rest, at = exact_numbers(3, string.sub(fields, 1, 24))
+    local recent = Recent.restored(string.sub(fields, 33))
+    if not units or not recent or param > WINDOW_MS_MAX or rest >= max(param, 1) then
+      return
+    end
+    -- A sum of two exact numbers.
+    local empty_at = parse('<L', fields, 25)
+    if empty_at >= at and empty_at <= at + EXACT_MAX then
+      return counter_of(param, units, rest, at, empty_at, recent)
+    end
   end
 
   function Rule.stored(counter)

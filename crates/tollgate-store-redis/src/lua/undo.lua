@@ -1,4 +1,5 @@
--- Takes back what a part of a plan was charged, because another part refuses.
+-- Takes back what a part of a plan was charged, because another part refuses. Counters that cannot be read are left as they
+-- are.
 --
 -- KEYS: the record, its extensions, then a counter an entry. ARGV: time or nothing, the plan's fingerprint, 0 or the
 -- extension's step, a refusal to keep as the answer to repetitions or nothing, the trace of the charge or nothing,
@@ -16,7 +17,8 @@ if not record or record.plan ~= fingerprint or record.state ~= 'H' then
   return 'U'
 end
 local keys = { KEYS[1], unpack(KEYS, 3) }
-local entries, charges = read_entries(ARGV[6], keys, values, 1, now), {}
+local entries = read_entries(ARGV[6], keys, values, 1, now)
+local charges = {}
 local holding, before, became = read_holding(record, entries), {}, {}
 local made = step > 0 and redis.call('HGET', KEYS[2], ARGV[3])
 if step > 0 and (not made or holding.last ~= step) then
@@ -39,7 +41,7 @@ for place, entry in ipairs(entries) do
   if slots[place] >= 0 and not is_given_back then
     if became[place] and became[place] == (values[place + 1] or '') then
       restored[#restored + 1] = place
-    else
+    elseif not entry.is_spoilt then
       entry.changed = settle(entry, { { slots[place], charge } }, 0, 0, now)
     end
     if made then

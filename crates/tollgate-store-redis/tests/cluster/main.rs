@@ -20,7 +20,7 @@ use std::{
 
 use tollgate_limiter::{Amount, DurationMs, ExactAmount, Limit, ReservationId, Rule, TimestampMs, Verdict};
 use tollgate_store::{
-    Attempt, Clock, Held, ManualClock, Settled, Store,
+    Attempt, Clock, Held, ManualClock, Settled, Store, StoreError,
     contract::{self, Harness},
 };
 use tollgate_store_redis::{RedisStore, testing::RedisCluster};
@@ -187,6 +187,53 @@ async fn a_part_that_nobody_finishes_stays_charged_and_is_settled_with_the_rest(
     let held = Held { id, plan, at: admission.at };
     assert_eq!(store.settle(&held, &[ExactAmount::whole(1); 2]).await.unwrap(), Settled::Applied);
     assert_eq!(stand(&store, &[&own, &global]).await, [(1, 0), (1, 0)]);
+}
+
+/// What its first step was charged goes back.
+#[tokio::test]
+async fn a_call_in_several_slots_that_meets_a_counter_that_cannot_be_read_leaves_nothing() {
+    let cluster = RedisCluster::start(3).unwrap();
+    let store = connect(&cluster).await;
+    let limits = [("acme", "usd"), ("global", "usd"), ("red", "usd")];
+    let limits = limits.map(|(partition, name)| limit(partition, name, 10));
+    let [own, global, team] = &limits;
+    let own_and_team = plan(&[(own, 1), (team, 1)]);
+    let all = plan(&[(own, 4), (global, 4), (team, 4)]);
+    let held = reserve(&store, 1, &all).await.unwrap();
+    let (node, key) =
+        cluster.keys().unwrap().into_iter().find(|(_, key)| key.contains(":6:global:")).unwrap();
+    cluster.nodes()[node].command(&["SET", &key, "something else"]).unwrap();
+    let is_corrupt = |answer: Result<Verdict, StoreError>| {
+        assert!(matches!(&answer, Err(StoreError::Corrupt(reason)) if reason.contains(&key)), "{answer:?}");
+    };
+    for attempt in [Attempt::First, Attempt::Retry] {
+        is_corrupt(store.reserve(ReservationId::new(2), Arc::clone(&all), attempt).await);
+        is_corrupt(store.extend(&held, 1, &[Amount::new(1); 3]).await);
+        assert_eq!(stand(&store, &[own, team]).await, [(0, 4), (0, 4)]);
+    }
+    assert!(reserve(&store, 3, &own_and_team).await.is_some());
+}
+
+/// Whichever part it is in: all others are settled, in its slot and elsewhere.
+#[tokio::test]
+async fn a_settlement_in_several_slots_passes_a_counter_that_cannot_be_read() {
+    let cluster = RedisCluster::start(3).unwrap();
+    let store = connect(&cluster).await;
+    for (id, spoilt) in ["own", "day", "global", "team"].into_iter().enumerate() {
+        let limits = [("acme", "own"), ("acme", "day"), ("global", "global"), ("red", "team")];
+        let limits = limits.map(|(partition, name)| limit(partition, &format!("{name} {id}"), 10));
+        let entries: Vec<_> = limits.iter().map(|limit| (limit, 4)).collect();
+        let held = reserve(&store, id.try_into().unwrap(), &plan(&entries)).await.unwrap();
+        let key =
+            cluster.keys().unwrap().into_iter().find(|(_, key)| key.ends_with(&format!("{spoilt} {id}")));
+        let (node, key) = key.unwrap();
+        cluster.nodes()[node].command(&["SET", &key, "something else"]).unwrap();
+        let answer = store.settle(&held, &[ExactAmount::whole(1); 4]).await;
+        assert!(matches!(&answer, Err(StoreError::Corrupt(reason)) if reason.contains(&key)), "{answer:?}");
+        let others: Vec<_> = limits.iter().filter(|limit| !limit.key.name().starts_with(spoilt)).collect();
+        assert_eq!(stand(&store, &others).await, [(1, 0); 3]);
+        assert_eq!(store.settle(&held, &[ExactAmount::whole(1); 4]).await.unwrap(), Settled::Already);
+    }
 }
 
 fn tag(key: &str) -> &str {
