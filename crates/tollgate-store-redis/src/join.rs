@@ -46,7 +46,7 @@ pub(crate) fn settled(
 ) -> Result<Settled, StoreError> {
     let rank = |settled: &Result<Settled, StoreError>| match settled {
         Err(StoreError::Corrupt(_)) => 4,
-        Err(StoreError::Unavailable(_)) => 6,
+        Err(StoreError::Unavailable(_) | StoreError::Partly(_)) => 6,
         Err(error) if error.is_transient() => 7,
         Err(_) => 5,
         Ok(Settled::Conflict) => 3,

@@ -84,7 +84,7 @@ impl Inner {
         }
         let others =
             Box::pin(all(parts.others.iter().map(|part| self.settle_part(whole, part, actuals, at)))).await;
-        others.into_iter().fold(first, |all, other| settled(all, other.map_err(half_settled)))
+        others.into_iter().fold(first, |all, other| settled(all, other.map_err(half_done)))
     }
 
     /// The verdict over all parts. Where it is none, or a refusal, no part stays charged.
@@ -155,18 +155,13 @@ const fn is_open(error: &StoreError) -> bool {
     matches!(error, StoreError::Unknown(_))
 }
 
-/// As [`half_done`], of a settlement. One for which it is too early can be repeated as it is: the parts that are settled
-/// know it for as long as it is repeated.
-fn half_settled(error: StoreError) -> StoreError {
-    if matches!(error, StoreError::Unavailable(_)) { error } else { half_done(error) }
-}
-
 /// Some parts have what the others have not: whoever asked has to repeat it, or to release it.
 fn half_done(error: StoreError) -> StoreError {
     match error {
-        StoreError::NotApplied(reason) | StoreError::Unavailable(reason) => {
+        StoreError::NotApplied(reason) => {
             StoreError::Unknown(format!("one part of the limits is done, another not: {reason}"))
         }
+        StoreError::Unavailable(reason) => StoreError::Partly(reason),
         other => other,
     }
 }

@@ -18,6 +18,10 @@ pub enum StoreError {
     /// The store is known to be away, or not to know yet what was spent: it was not asked, and nothing changed.
     #[error("the store cannot decide at the moment: {0}")]
     Unavailable(String),
+    /// Of limits that lie in several places some are done, and others cannot be at the moment: repeat it with the same id, or
+    /// release that id.
+    #[error("the store has done a part of the call, and cannot do the rest at the moment: {0}")]
+    Partly(String),
     /// The settlement is kept here and written through when the store is back.
     #[error("the settlement waits for the store")]
     Deferred,
@@ -34,12 +38,12 @@ impl StoreError {
 
     /// Whether the store answers, and just cannot decide this call.
     pub const fn is_of_this_call(&self) -> bool {
-        matches!(self, Self::Unavailable(_) | Self::Corrupt(_))
+        matches!(self, Self::Unavailable(_) | Self::Partly(_) | Self::Corrupt(_))
     }
 
     /// Whether the call may have changed the store.
     pub const fn may_have_applied(&self) -> bool {
-        matches!(self, Self::Unknown(_) | Self::Corrupt(_))
+        matches!(self, Self::Unknown(_) | Self::Partly(_) | Self::Corrupt(_))
     }
 }
 

@@ -22,6 +22,8 @@ pub enum Fault {
     CallLost,
     /// They are run, and the caller does not know.
     AnswerLost,
+    /// They are run in part, and the rest cannot be at the moment.
+    Partly,
     /// What the store holds about them cannot be read.
     Spoilt,
 }
@@ -58,10 +60,11 @@ impl FaultyStore {
             Fault::Refused => StoreFuture::ready(Err(refused())),
             Fault::CallLost => StoreFuture::ready(Err(unknown())),
             Fault::Spoilt => StoreFuture::ready(Err(StoreError::Corrupt("as the test wants".to_owned()))),
-            Fault::AnswerLost => {
+            fault @ (Fault::AnswerLost | Fault::Partly) => {
                 // A store in memory has answered already.
                 let _ = call().now_or_later();
-                StoreFuture::ready(Err(unknown()))
+                let partly = || StoreError::Partly("as the test wants".to_owned());
+                StoreFuture::ready(Err(if fault == Fault::Partly { partly() } else { unknown() }))
             }
         }
     }

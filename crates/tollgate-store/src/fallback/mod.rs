@@ -205,7 +205,9 @@ impl Inner {
                     self.queue.push(held, actuals, error.may_have_applied(), now)
                 }
                 // It has forgotten what was spent, and is told of this call too, or takes it later.
-                Err(StoreError::Unavailable(_)) => self.queue.push(held, actuals, false, now),
+                Err(error @ (StoreError::Unavailable(_) | StoreError::Partly(_))) => {
+                    self.queue.push(held, actuals, error.may_have_applied(), now)
+                }
                 answer => {
                     self.note(&answer, now);
                     self.queue.settled(held.id);
@@ -251,7 +253,8 @@ impl Inner {
                     self.failed(&error);
                     return self.queue.failed(&waiting, error.may_have_applied(), now);
                 }
-                Err(StoreError::Unavailable(_)) => {
+                Err(error @ (StoreError::Unavailable(_) | StoreError::Partly(_))) => {
+                    self.queue.failed(&waiting, error.may_have_applied(), now);
                     self.queue.postpone(&waiting);
                     postponed += 1;
                     if postponed == POSTPONED_MAX {

@@ -98,7 +98,7 @@ fn one_call_in_five_seconds_finds_out_and_no_other_waits() {
 
 #[test]
 fn a_reservation_that_may_have_been_made_is_given_back() {
-    for fault in [Fault::CallLost, Fault::AnswerLost] {
+    for fault in [Fault::CallLost, Fault::AnswerLost, Fault::Partly] {
         let world = World::new();
         let rate = hard("rate", MINUTE, 30);
         world.faulty.set(fault);
