@@ -314,7 +314,11 @@ impl Inner {
         let (next_ms, due) = (&self.undecided_next_ms, now_ms.saturating_add(A_MINUTE_MS));
         if next_ms.fetch_update(SeqCst, SeqCst, |next| (now_ms >= next).then_some(due)).is_ok() {
             let closed = self.policy.closed;
-            tracing::error!(%error, closed, "the store cannot decide some calls: of them only local limits hold");
+            tracing::error!(
+                %error,
+                closed,
+                "the store cannot decide some calls: hard budgets refuse them, others pass under local limits"
+            );
         }
     }
 
