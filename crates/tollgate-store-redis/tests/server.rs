@@ -39,7 +39,7 @@ async fn connect(server: &RedisServer) -> RedisStore {
     store
 }
 
-async fn reserve(store: &RedisStore, id: u128, plan: &Arc<Plan>) -> Option<Held> {
+async fn reserve(store: &dyn Store, id: u128, plan: &Arc<Plan>) -> Option<Held> {
     let id = ReservationId::new(id);
     match store.reserve(id, Arc::clone(plan), Attempt::First).await.unwrap() {
         Verdict::Admitted(admission) => Some(Held { id, plan: Arc::clone(plan), at: admission.at }),
@@ -342,16 +342,41 @@ async fn a_counter_outlives_what_it_counts_though_calls_leave_its_time_to_live_a
     }
 }
 
-#[tokio::test]
+/// One copy's clock is three days behind, the other's a year ahead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn copies_whose_clocks_differ_share_one_window() {
+    const DAY_MS: u64 = 86_400_000;
     let server = RedisServer::start().unwrap();
-    let (one, other) = (connect(&server).await, connect(&server).await);
-    // Nobody hands a time over: both count by the server's.
-    let minute = limit("minute", Rule::Calendar(Period::Total), 10);
-    let held = reserve(&one, 1, &plan(&[(&minute, 6)])).await.unwrap();
-    assert!(reserve(&other, 2, &plan(&[(&minute, 5)])).await.is_none());
-    let time: u64 = server.command(&["TIME"]).unwrap().lines().next().unwrap().parse().unwrap();
-    assert!(held.at.get() / 1_000 <= time && held.at.get() / 1_000 + 60 > time, "{held:?} at {time} s");
+    let now_ms = || SystemClock::new().now().get();
+    let copy = |at_ms: u64| {
+        let policy = FailurePolicy {
+            retry: Duration::from_secs(5),
+            local_share: NonZeroU64::MIN,
+            closed: false,
+            remembered: Duration::from_secs(540),
+        };
+        let clock = Arc::new(ManualClock::new(TimestampMs::new(at_ms)));
+        SharedStore::start(&server.settings("tollgate"), policy, None, clock).unwrap()
+    };
+    let (slow, fast) = (copy(now_ms() - 3 * DAY_MS), copy(now_ms() + 365 * DAY_MS));
+    let window = DurationMs::new(30 * DAY_MS);
+    let limits = [
+        limit("window", Rule::SlidingWindow { window }, 10),
+        limit("buckets", Rule::BucketedWindow { window }, 10),
+        limit("total", Rule::Calendar(Period::Total), 10),
+        limit("session", Rule::Idle { after: window }, 10),
+    ];
+    for (number, limit) in (0..).zip(&limits) {
+        let before_ms = now_ms();
+        let held = reserve(&slow.store(), 10 * number, &plan(&[(limit, 6)])).await.unwrap();
+        assert!((before_ms..=now_ms()).contains(&held.at.get()), "{held:?} at {before_ms}");
+        assert!(reserve(&fast.store(), 10 * number + 1, &plan(&[(limit, 5)])).await.is_none());
+        let more = reserve(&fast.store(), 10 * number + 2, &plan(&[(limit, 4)])).await.unwrap();
+        fast.store().settle(&more, &[ExactAmount::whole(1)]).await.unwrap();
+        slow.store().settle(&held, &[ExactAmount::whole(6)]).await.unwrap();
+        assert!(reserve(&slow.store(), 10 * number + 3, &plan(&[(limit, 4)])).await.is_none());
+        assert!(reserve(&slow.store(), 10 * number + 4, &plan(&[(limit, 3)])).await.is_some());
+    }
 }
 
 #[tokio::test]

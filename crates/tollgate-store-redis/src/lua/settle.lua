@@ -14,12 +14,7 @@ local record = values[1] and read_record(values[1])
 if record and record.plan ~= fingerprint then
   return 'X plan'
 elseif record and record.state == 'E' then
-  if admitted_at >= 0 and record.rest ~= amounts then
-    return 'S conflict'
-  end
-  -- Another part may not be settled yet: for as long as that is repeated, this one is known to be.
-  redis.call('PEXPIRE', KEYS[1], text(ENDED_KEPT_MS))
-  return 'S already'
+  return (admitted_at < 0 or record.rest == amounts) and 'S already' or 'S conflict'
 end
 
 local keys = { KEYS[1], unpack(KEYS, 3) }
