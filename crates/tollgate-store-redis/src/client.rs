@@ -177,7 +177,7 @@ impl Client {
             (command, vec![Value::from(section.to_owned())])
         };
         let mut answers = Vec::new();
-        for server in self.servers() {
+        for server in self.servers()? {
             let (command, words) = ask();
             answers.push(self.ask(server.as_ref(), command, words).await?);
         }
@@ -185,12 +185,14 @@ impl Client {
     }
 
     /// Every server of a cluster; `None` for the one there is otherwise.
-    fn servers(&self) -> Vec<Option<Server>> {
+    fn servers(&self) -> Result<Vec<Option<Server>>, StoreError> {
         if !self.is_cluster {
-            return vec![None];
+            return Ok(vec![None]);
         }
-        let servers = self.fred.cached_cluster_state().map(|state| state.unique_primary_nodes());
-        servers.into_iter().flatten().map(Some).collect()
+        let state = self.fred.cached_cluster_state();
+        let servers = state.map(|state| state.unique_primary_nodes()).filter(|servers| !servers.is_empty());
+        let unknown = || StoreError::NotApplied("the nodes of the cluster are not known".to_owned());
+        Ok(servers.ok_or_else(unknown)?.into_iter().map(Some).collect())
     }
 
     /// Sends a command that is not about a key.
@@ -207,8 +209,8 @@ impl Client {
     }
 
     /// The keys whose names are like `pattern`, of every server.
-    pub(crate) fn scan(&self, pattern: String) -> Scan<'_> {
-        Scan { client: self, pattern, servers: self.servers(), cursor: START.to_owned() }
+    pub(crate) fn scan(&self, pattern: String) -> Result<Scan<'_>, StoreError> {
+        Ok(Scan { client: self, pattern, servers: self.servers()?, cursor: START.to_owned() })
     }
 
     /// What lies under `keys`, which one server has.

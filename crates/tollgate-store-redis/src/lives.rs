@@ -188,7 +188,7 @@ impl RedisStore {
     /// Looks through all records for places of those that do not live.
     async fn give_back(&self, copy: &Arc<str>, mut census: Census) -> Result<(), StoreError> {
         let (store, mut places, mut pages, mut unseen) = (&self.0, 0, 0_u32, None);
-        let mut scan = store.client().scan(store.keys.all_records());
+        let mut scan = store.client().scan(store.keys.all_records())?;
         while let Some(records) = scan.next().await? {
             pages += 1;
             if pages.is_multiple_of(PAGES_AT_ONCE) {
