@@ -59,6 +59,11 @@ pub(crate) fn name_of(id: ReservationId) -> String {
     format!("+{id}")
 }
 
+/// Whether `id` names lines that are nobody's.
+pub(crate) fn is_name(id: &str) -> bool {
+    id.as_bytes().first() == Some(&MARK)
+}
+
 /// Adds the line of a settlement.
 pub(crate) fn write(out: &mut Vec<u8>, settlement: &Settlement) {
     out.push(MARK);

@@ -240,6 +240,34 @@ fn what_is_given_back_stays_when_its_call_is_settled_and_the_call_stays_with_it(
     assert!(run.journal.log().is_idle());
 }
 
+/// As above, killed before the call is known to be settled, and once more: with a charge of its own.
+#[test]
+fn what_is_given_back_and_what_its_call_charged_beside_it_both_outlive_any_number_of_kills() {
+    let run = Run::new();
+    let Settlement { held, .. } = settlement(7);
+    let given_back = Settlement { held, actuals: vec![ExactAmount::ZERO; 8], was_reserved: true };
+    run.journal.keep(&given_back);
+    let name = given_back.held.id.to_string().into();
+    let (hold, _) = run.journal.hold(&name, &frame_of(&line(7, 100))).unwrap();
+    let settlements = [settlement(7), settlement(8)];
+    let ticket = run.journal.settle(&hold, &mut frame_of(&line(7, 10)), &settlements).unwrap();
+    run.journal.write_out(&ticket).unwrap();
+    // By which frame comes first nothing changes: maps have another order each time.
+    for _ in 0..16 {
+        let (_folder, path) = files(&run.disk.writes());
+        for _ in 0..3 {
+            let (_, unsettled) = restored(&path);
+            assert_eq!(ids(&unsettled), BTreeSet::from([7, 8]));
+            let seventh = unsettled.iter().find(|one| one.held.id == given_back.held.id).unwrap();
+            assert_eq!(seventh.actuals, given_back.actuals);
+        }
+        let (journal, unsettled) = restored(&path);
+        unsettled.iter().for_each(|one| journal.written_through(one.held.id));
+        journal.empty().unwrap();
+        assert_eq!(std::fs::metadata(path.with_extension("jsonl.open")).unwrap().len(), 0);
+    }
+}
+
 #[test]
 fn settlements_that_are_too_long_are_left_out_and_their_call_is_not() {
     let run = Run::new();

@@ -1,6 +1,6 @@
 //! What an earlier process left in the log.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
@@ -91,12 +91,19 @@ impl Left {
         (1 - self.area, self.last.saturating_add(1 << 32))
     }
 
-    /// The calls with settlements, once the usage file has them all.
+    /// The calls with settlements, once the usage file has them all. Each reservation is in one of them: where it was given
+    /// back by itself, its call went on without the store.
     pub(super) fn kept(self) -> Vec<Kept> {
+        let alone = self.calls.iter().filter(|(id, _)| settlement::is_name(id));
+        let alone = alone.flat_map(|(_, call)| settlement::read(&call.settlements));
+        let alone: HashSet<_> = alone.map(|settlement| settlement.held.id).collect();
         let kept = |(id, call): (String, Call)| {
-            let settlements: Vec<_> = settlement::read(&call.settlements).collect();
-            let frame = || [&[0; HEADER_BYTES][..], &call.settlements].concat();
-            (!settlements.is_empty()).then(|| (id.into(), frame(), settlements))
+            let is_own =
+                |settlement: &Settlement| settlement::is_name(&id) || !alone.contains(&settlement.held.id);
+            let settlements: Vec<_> = settlement::read(&call.settlements).filter(is_own).collect();
+            let mut frame = vec![0; HEADER_BYTES];
+            settlements.iter().for_each(|one| settlement::write(&mut frame, one));
+            (!settlements.is_empty()).then(|| (id.into(), frame, settlements))
         };
         self.calls.into_iter().filter_map(kept).collect()
     }
