@@ -111,7 +111,8 @@ impl FallbackStore {
     /// From now on settlements that wait are kept in `backlog` too. `left` are those that an earlier process
     /// left there: they count where their reservations are still held.
     pub fn keep_waiting_in(&self, backlog: Arc<dyn Backlog>, left: Vec<Left>) {
-        self.0.queue.keep_in(backlog, left, self.0.clock.now());
+        let now = (self.0.clock.now(), self.0.clock.elapsed());
+        self.0.queue.keep_in(backlog, left, now);
     }
 
     /// How many settlements the store had lost, and has got once more.

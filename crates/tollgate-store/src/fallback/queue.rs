@@ -22,8 +22,8 @@ const WAITING_MAX: usize = 65_536;
 pub(super) struct Waiting {
     pub(super) held: Held,
     pub(super) actuals: Vec<ExactAmount>,
-    /// When the store may have had it without an answer, if ever.
-    sent: Option<Duration>,
+    /// Where the store may have had it: from when on it would not know that any more.
+    forgotten: Option<Duration>,
     /// When its call ended.
     since: Duration,
     /// The store would know that it has had it, and is not told of it otherwise.
@@ -73,7 +73,7 @@ pub struct Left {
 
 impl Waiting {
     const fn new(held: Held, actuals: Vec<ExactAmount>, since: Duration) -> Self {
-        Self { held, actuals, sent: None, since, is_remembered: true, is_left: false, is_again: false }
+        Self { held, actuals, forgotten: None, since, is_remembered: true, is_left: false, is_again: false }
     }
 }
 
@@ -89,12 +89,18 @@ impl Queue {
     }
 
     /// From now on they are kept in `backlog` too. `left` are those in it, which are taken up.
-    pub(super) fn keep_in(&self, backlog: Arc<dyn Backlog>, left: Vec<Left>, now: TimestampMs) {
+    pub(super) fn keep_in(
+        &self,
+        backlog: Arc<dyn Backlog>,
+        left: Vec<Left>,
+        (at, now): (TimestampMs, Duration),
+    ) {
         for Left { held, actuals, was_reserved } in left {
-            // A store that may have had it so long ago does not know any more.
-            let is_old = u128::from(now.get().saturating_sub(held.at.get())) >= self.remembered.as_millis();
-            let is_left = was_reserved || is_old;
-            self.add(Waiting { is_left, ..Waiting::new(held, actuals, Duration::ZERO) });
+            // It may have had it since the admission.
+            let age = Duration::from_millis(at.get().saturating_sub(held.at.get()));
+            let forgotten = Some(now.saturating_add(self.remembered.saturating_sub(age)));
+            let waiting = Waiting::new(held, actuals, Duration::ZERO);
+            self.add(Waiting { forgotten, is_left: was_reserved, ..waiting });
         }
         // The first one stays.
         let _ = self.backlog.set(backlog);
@@ -117,13 +123,19 @@ impl Queue {
 
     /// Lets a settlement wait that the store has taken at `sent`, and may have lost.
     pub(super) fn push_again(&self, held: Held, actuals: Vec<ExactAmount>, sent: Duration) {
-        self.add(Waiting { sent: Some(sent), is_again: true, ..Waiting::new(held, actuals, sent) });
+        let forgotten = Some(self.forgotten(sent));
+        self.add(Waiting { forgotten, is_again: true, ..Waiting::new(held, actuals, sent) });
     }
 
     /// Lets a settlement wait. `was_sent` if the store may have had it.
     pub(super) fn push(&self, held: Held, actuals: Vec<ExactAmount>, was_sent: bool, now: Duration) {
-        let sent = was_sent.then_some(now);
-        self.add(Waiting { sent, ..Waiting::new(held, actuals, now) });
+        let forgotten = was_sent.then(|| self.forgotten(now));
+        self.add(Waiting { forgotten, ..Waiting::new(held, actuals, now) });
+    }
+
+    /// Until when the store knows what it had at `sent`.
+    const fn forgotten(&self, sent: Duration) -> Duration {
+        sent.saturating_add(self.remembered)
     }
 
     fn add(&self, one: Waiting) {
@@ -150,7 +162,7 @@ impl Queue {
     /// The first one, which stays.
     pub(super) fn next(&self, now: Duration) -> Option<Waiting> {
         let mut first = lock(&self.waiting).front().cloned()?;
-        let is_recent = first.sent.is_none_or(|sent| now.saturating_sub(sent) < self.remembered);
+        let is_recent = first.forgotten.is_none_or(|forgotten| now < forgotten);
         let is_told = nanos(first.since) < self.told_ns.load(Ordering::SeqCst);
         first.is_remembered = is_recent && !first.is_left && !is_told;
         Some(first)
@@ -180,7 +192,7 @@ impl Queue {
     pub(super) fn failed(&self, waiting: &Waiting, was_sent: bool, now: Duration) {
         let mut all = lock(&self.waiting);
         if let Some(first) = all.front_mut().filter(|first| first.held.id == waiting.held.id) {
-            first.sent = first.sent.or(was_sent.then_some(now));
+            first.forgotten = first.forgotten.or(was_sent.then(|| self.forgotten(now)));
         }
     }
 

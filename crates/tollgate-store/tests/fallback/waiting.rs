@@ -184,13 +184,14 @@ fn what_waits_when_a_process_dies_is_settled_by_the_next_one_where_it_is_still_h
     assert_eq!((world.shared(&usd), next.waiting(), kept.ids()), ((90, 0), 0, vec![]));
 
     // Of charges without a reservation only those are there that the store has had: all count once, until the store
-    // would have forgotten them.
+    // would have forgotten them, at the start of the next process or when it comes to send them.
     let charge = |id| Held { id: ReservationId::new(id), plan: plan(&[(&usd, 10)]), at: world.clock.now() };
     let [had, lost] = [charge(4), charge(5)];
     now(world.memory.settle(&had, &[ExactAmount::whole(10)])).unwrap();
-    for (minutes, spent) in [(0, 110), (10, 110)] {
-        world.advance(minutes * 60_000);
-        let charges = [had.clone(), lost.clone()].map(|held| Left {
+    for (before, after, spent) in [(0, 0, 120), (9, 0, 120), (0, 9, 120), (4, 4, 130)] {
+        let charges = [had.clone(), lost.clone(), charge(6 + u128::from(before))];
+        world.advance(before * 60_000);
+        let charges = charges.map(|held| Left {
             held,
             actuals: vec![ExactAmount::whole(10)],
             was_reserved: false,
@@ -198,8 +199,10 @@ fn what_waits_when_a_process_dies_is_settled_by_the_next_one_where_it_is_still_h
         let shared = Arc::clone(&world.faulty) as Arc<dyn Store>;
         let next = FallbackStore::new(shared, Arc::clone(&world.clock) as Arc<dyn Clock>, policy);
         next.keep_waiting_in(Arc::clone(&kept) as Arc<dyn Backlog>, charges.to_vec());
+        world.advance(after * 60_000);
         now(next.write_through());
-        assert_eq!((world.shared(&usd), next.waiting()), ((spent, 0), 0), "after {minutes} minutes");
+        let case = format!("started after {before} minutes, sent after {after} more");
+        assert_eq!((world.shared(&usd), next.waiting()), ((spent, 0), 0), "{case}");
     }
 }
 
