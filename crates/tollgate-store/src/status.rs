@@ -9,7 +9,7 @@ pub struct StoreStatus {
     pub outages: u64,
     /// Settlements that wait for it.
     pub settlements_waiting: usize,
-    /// Settlements that were given up. Their reservations stay charged.
+    /// Settlements that were given up, or that met what the store cannot read. What they could not settle stays charged.
     pub settlements_lost: u64,
     /// What an operator should know, in a few words.
     pub warning: Option<String>,

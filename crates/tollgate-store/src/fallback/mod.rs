@@ -6,18 +6,11 @@
 
 mod circuit;
 mod local;
+mod pace;
 mod queue;
 mod recent;
 
-use std::{
-    fmt,
-    num::NonZeroU64,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::SeqCst},
-    },
-    time::Duration,
-};
+use std::{fmt, num::NonZeroU64, sync::Arc, time::Duration};
 
 use tollgate_limiter::{
     Admission, Amount, Attempt, CounterView, Enforcement, EntrySet, ExactAmount, Held, Limit, Plan,
@@ -27,6 +20,7 @@ use tollgate_limiter::{
 use crate::{Clock, MemoryStore, Store, StoreError, StoreFuture, StoreStatus};
 use circuit::{Circuit, Gate};
 use local::Local;
+use pace::Pace;
 use queue::Queue;
 pub use queue::{Backlog, Left};
 use recent::Recent;
@@ -60,8 +54,8 @@ struct Inner {
     local: Local,
     queue: Queue,
     recent: Recent,
-    /// From when on another line is written that calls cannot be decided.
-    undecided_next_ms: AtomicU64,
+    /// Of lines that calls cannot be decided.
+    undecided: Pace,
 }
 
 impl FallbackStore {
@@ -75,7 +69,7 @@ impl FallbackStore {
             local: Local::new(memory, policy.local_share),
             queue: Queue::new(policy.remembered),
             recent: Recent::default(),
-            undecided_next_ms: AtomicU64::new(0),
+            undecided: Pace::default(),
             clock,
         }))
     }
@@ -210,7 +204,7 @@ impl Inner {
                     self.queue.push(held, actuals, error.may_have_applied(), now)
                 }
                 answer => {
-                    self.note(&answer, now);
+                    self.note(held.id, &actuals, &answer, now);
                     self.queue.settled(held.id);
                     self.took(held, actuals, answer.is_ok(), now);
                     return answer;
@@ -263,7 +257,7 @@ impl Inner {
                     }
                 }
                 answer => {
-                    self.note(&answer, now);
+                    self.note(held.id, actuals, &answer, now);
                     self.queue.done(&waiting, answer.as_ref().ok());
                     // One that was told otherwise is not to be sent again.
                     let is_taken = waiting.is_remembered || matches!(answer, Ok(Settled::Applied));
@@ -273,11 +267,21 @@ impl Inner {
         }
     }
 
-    /// What the store has answered to a settlement, for good.
-    fn note(&self, answer: &Result<Settled, StoreError>, begun: Duration) {
-        match answer {
-            Err(error) => self.undecided(error, begun),
-            Ok(_) => self.heard(begun),
+    /// What the store has answered to the settlement of `id`, for good.
+    fn note(
+        &self,
+        id: ReservationId,
+        actuals: &[ExactAmount],
+        answer: &Result<Settled, StoreError>,
+        begun: Duration,
+    ) {
+        self.heard(begun);
+        // What is given back had mostly not been reserved.
+        let is_given_back = actuals.iter().all(|actual| *actual == ExactAmount::ZERO);
+        if let Err(error) = answer
+            && !is_given_back
+        {
+            self.queue.lose(id, &error.to_string(), begun);
         }
     }
 
@@ -309,11 +313,8 @@ impl Inner {
     /// The store answers, and cannot decide a call: what it holds of it cannot be read, or is on its way to another server.
     /// That is no outage: others it can.
     fn undecided(&self, error: &StoreError, begun: Duration) {
-        const A_MINUTE_MS: u64 = 60_000;
         self.heard(begun);
-        let now_ms = u64::try_from(begun.as_millis()).unwrap_or(u64::MAX);
-        let (next_ms, due) = (&self.undecided_next_ms, now_ms.saturating_add(A_MINUTE_MS));
-        if next_ms.fetch_update(SeqCst, SeqCst, |next| (now_ms >= next).then_some(due)).is_ok() {
+        if self.undecided.is_due(begun) {
             let closed = self.policy.closed;
             tracing::error!(
                 %error,

@@ -11,7 +11,7 @@ use std::{
 
 use tollgate_limiter::{ExactAmount, Held, ReservationId, Settled, TimestampMs};
 
-use super::circuit::nanos;
+use super::{circuit::nanos, pace::Pace};
 use crate::sync::{Mutex, lock};
 
 /// The most that wait. Beyond them reservations stay charged as they are, which errs towards refusing.
@@ -40,6 +40,8 @@ pub(super) struct Queue {
     /// For how long the store knows that it has had one.
     remembered: Duration,
     lost: AtomicU64,
+    /// Of lines that one is given up.
+    lines: Pace,
     repaired: AtomicU64,
     /// Until when the store was told what was spent when it had forgotten it, in nanoseconds.
     told_ns: AtomicU64,
@@ -81,7 +83,7 @@ impl Queue {
     pub(super) fn new(remembered: Duration) -> Self {
         let [lost, repaired, told_ns] = [(); 3].map(|()| AtomicU64::new(0));
         let (waiting, backlog) = (Mutex::new(VecDeque::new()), OnceLock::new());
-        Self { waiting, remembered, lost, repaired, told_ns, backlog }
+        Self { waiting, remembered, lost, lines: Pace::default(), repaired, told_ns, backlog }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -150,7 +152,7 @@ impl Queue {
         }
         drop(waiting);
         if !one.is_again {
-            self.lose(one.held.id, "too many settlements wait for the store");
+            self.lose(one.held.id, "too many settlements wait for the store", one.since);
         }
     }
 
@@ -196,9 +198,10 @@ impl Queue {
         }
     }
 
-    fn lose(&self, id: ReservationId, reason: &str) {
-        // One line an outage is enough; the number is in the metrics.
-        if self.lost.fetch_add(1, Ordering::SeqCst) == 0 {
+    /// One is given up, in whole or in what cannot be counted.
+    pub(super) fn lose(&self, id: ReservationId, reason: &str, now: Duration) {
+        self.lost.fetch_add(1, Ordering::SeqCst);
+        if self.lines.is_due(now) {
             tracing::error!(request_id = %id, reason, "settlements are given up: their reservations stay charged");
         }
     }

@@ -125,7 +125,14 @@ fn what_cannot_be_read_is_no_outage_and_stops_only_hard_budgets() {
     assert_eq!(admitted, 10, "a third of 30");
     assert!(world.store.status().available);
     world.faulty.set(Fault::None);
-    assert!(world.held(30, &plan(&[(&usd, 1)])).is_some());
+    let held = world.held(30, &plan(&[(&usd, 1)])).unwrap();
+
+    // A settlement that cannot be counted is told, and what is given back in vain is not.
+    world.faulty.set(Fault::Spoilt);
+    now(world.store.write_through());
+    assert_eq!(world.store.status().settlements_lost, 0);
+    assert!(matches!(world.settle(&held, &[1]), Err(StoreError::Corrupt(_))));
+    assert_eq!((world.store.status().settlements_lost, world.store.waiting()), (1, 0));
 }
 
 #[test]

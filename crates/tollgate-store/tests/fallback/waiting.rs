@@ -191,11 +191,8 @@ fn what_waits_when_a_process_dies_is_settled_by_the_next_one_where_it_is_still_h
     for (before, after, spent) in [(0, 0, 120), (9, 0, 120), (0, 9, 120), (4, 4, 130)] {
         let charges = [had.clone(), lost.clone(), charge(6 + u128::from(before))];
         world.advance(before * 60_000);
-        let charges = charges.map(|held| Left {
-            held,
-            actuals: vec![ExactAmount::whole(10)],
-            was_reserved: false,
-        });
+        let charges =
+            charges.map(|held| Left { held, actuals: vec![ExactAmount::whole(10)], was_reserved: false });
         let shared = Arc::clone(&world.faulty) as Arc<dyn Store>;
         let next = FallbackStore::new(shared, Arc::clone(&world.clock) as Arc<dyn Clock>, policy);
         next.keep_waiting_in(Arc::clone(&kept) as Arc<dyn Backlog>, charges.to_vec());

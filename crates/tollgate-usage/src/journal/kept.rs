@@ -173,7 +173,7 @@ proptest! {
             drop(first);
             let (second, unsettled) = restored(&path);
             prop_assert_eq!(&ids(&unsettled), &found);
-            let (some, others): (Vec<_>, Vec<_>) = unsettled.into_iter().partition(|settlement| number(settlement.held.id) % 2 == 0);
+            let (some, others): (Vec<_>, Vec<_>) = unsettled.into_iter().partition(|settlement| number(settlement.held.id).is_multiple_of(2));
             some.iter().for_each(|settlement| second.written_through(settlement.held.id));
             second.log().leave(&*second.disk).unwrap();
             drop(second);
