@@ -29,7 +29,11 @@ pub(crate) fn wait_for_stop() -> io::Result<()> {
     Ok(())
 }
 
-/// Before there is anything to reload or to drain: SIGHUP waits, the others end the process.
+/// SIGXFSZ, as all systems but MIPS and SPARC number it: a file would become longer than the process may make files.
+const FILE_TOO_LONG: i32 = 25;
+
+/// Before there is anything to reload or to drain: SIGHUP waits, the others end the process. From here on a file that
+/// may not grow is an error of its write, like a full disk, and not the end of the process.
 pub(crate) struct EarlySignals {
     runtime: Runtime,
     hangup: Signal,
@@ -41,6 +45,8 @@ impl EarlySignals {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let entered = runtime.enter();
         let hangup = signal(SignalKind::hangup())?;
+        // Once taken over it stays so.
+        drop(signal(SignalKind::from_raw(FILE_TOO_LONG))?);
         drop(entered);
         Ok(Self { runtime, hangup })
     }

@@ -44,7 +44,19 @@ struct Program {
 
 impl Program {
     fn spawn(folder: &Path) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        Self::start(Command::new(env!("CARGO_BIN_EXE_tollgate")), folder)
+    }
+
+    /// As it runs where no file may be longer than so many bytes.
+    fn spawn_with_short_files(folder: &Path, most_bytes: u64) -> Self {
+        let mut shell = Command::new("sh");
+        let program = format!("ulimit -f {}; exec \"$0\" \"$@\"", most_bytes / 512);
+        shell.args(["-c", &program, env!("CARGO_BIN_EXE_tollgate")]);
+        Self::start(shell, folder)
+    }
+
+    fn start(mut program: Command, folder: &Path) -> Self {
+        let mut child = program
             .args(["serve", "--config"])
             .arg(folder.join("tollgate.toml"))
             .env("KEY", "key_of_t")
@@ -410,6 +422,32 @@ async fn a_stream_that_had_reserved_more_comes_back_at_all_of_it() {
     let (spent, held) = standing(program.address(), &mut books).await;
     assert_eq!((books.recovered, spent, held), (1, books.sum(), 0));
     assert!(spent >= 500, "far more than the first 50 tokens: {spent}");
+}
+
+#[tokio::test]
+async fn files_that_may_not_grow_refuse_hard_budgets_and_end_no_process() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mock = Mock::start(Options::default()).expect("the mock starts");
+    configure(folder.path(), &mock, "");
+    let mut program = Program::spawn_with_short_files(folder.path(), 16 << 10);
+    let address = program.address();
+    let mut statuses = Vec::new();
+    for _ in 0..60 {
+        let answer = call(address, request("unit", false, &["x-mock-output-tokens: 5"])).await;
+        statuses
+            .push(String::from_utf8_lossy(&answer).split(' ').nth(1).map(str::to_owned).expect("a status"));
+    }
+    let passed = statuses.iter().take_while(|status| *status == "200").count();
+    assert!(passed > 5, "{statuses:?}");
+    assert!(statuses.len() > passed, "it is never full: {statuses:?}");
+    assert!(statuses[passed..].iter().all(|status| status == "503"), "{statuses:?}");
+    program.kill();
+
+    let mut books = Books::new(folder.path());
+    let mut program = Program::spawn(folder.path());
+    let (spent, held) = standing(program.address(), &mut books).await;
+    assert_eq!((books.costs.len(), spent, held), (passed, books.sum(), 0));
+    assert!(spent >= billed(&mock));
 }
 
 #[tokio::test]

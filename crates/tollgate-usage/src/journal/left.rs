@@ -48,7 +48,7 @@ impl Left {
             }
         }
         if newest.is_none() && file_bytes > 0 {
-            warn_of_another_version(file, path)?;
+            warn_of_nothing(file, path)?;
         }
         let (area, Area { calls, last, .. }) = newest.unwrap_or_default();
         Ok(Self { calls, file_bytes, area, last })
@@ -191,11 +191,15 @@ impl Read for Section<'_> {
     }
 }
 
-fn warn_of_another_version(file: &File, path: &Path) -> io::Result<()> {
+/// A file that is not empty and has no area that can be read.
+fn warn_of_nothing(file: &File, path: &Path) -> io::Result<()> {
     let mut start = [0; HEADER_BYTES];
     let count = file.read_at(&mut start, 0)?;
-    if frame::is_of_another_version(start.get(..count).unwrap_or_default()) {
-        tracing::warn!(file = %path.display(), "the journal is of another version: nothing comes back from it");
-    }
+    let reason = if frame::is_of_another_version(start.get(..count).unwrap_or_default()) {
+        "it is of another version"
+    } else {
+        "it is damaged, or the first line of it was torn"
+    };
+    tracing::warn!(file = %path.display(), reason, "nothing comes back from the journal");
     Ok(())
 }
