@@ -2,8 +2,8 @@
 
 use std::{ops::RangeInclusive, path::PathBuf, sync::Weak};
 
-use tollgate_limiter::{ExactAmount, Limit, TimestampMs};
-use tollgate_usage::{UsageError, replay_kept};
+use tollgate_limiter::{ExactAmount, Limit, ReservationId, TimestampMs};
+use tollgate_usage::{Replayed, StandsFor, UsageError, replay_kept};
 
 use crate::server::Shared;
 
@@ -16,24 +16,34 @@ pub struct Spending {
 
 impl Spending {
     /// Calls `each` with every budget, session and run that a settled call was spent from, as the running
-    /// configuration has them: the limit, the moment of the call, what was spent; for what a checkpoint sums
-    /// up, the first moment and the last one. In the order of time. Blocks. Whether the proxy still runs.
+    /// configuration has them: the call, the limit, the moment of the call, what was spent; for what a checkpoint sums
+    /// up, no call, the first moment and the last one. In the order of time, and what has just ended last. Blocks. Whether
+    /// the proxy still runs.
     ///
     /// # Errors
     ///
     /// The usage file cannot be written to its end or read.
     pub fn each(
         &self,
-        mut each: impl FnMut(&Limit, RangeInclusive<TimestampMs>, ExactAmount),
+        mut each: impl FnMut(Option<ReservationId>, &Limit, RangeInclusive<TimestampMs>, ExactAmount),
     ) -> Result<bool, UsageError> {
         let Some(shared) = self.shared.upgrade() else { return Ok(false) };
         let app = shared.app.load_full();
         app.usage.flush()?;
         let nobody = |_done, _total| {};
         replay_kept(&self.usage_file, app.clock.now(), nobody, |event| {
-            app.policy.spent_of(event, |limit, spent| each(limit, event.ts..=event.last_use(), spent));
+            let call = call(event);
+            app.policy.spent_of(event, |limit, spent| each(call, limit, event.ts..=event.last_use(), spent));
         })?;
         Ok(true)
+    }
+}
+
+/// The call that is told of, where it is one.
+fn call(event: &Replayed<'_>) -> Option<ReservationId> {
+    match event.stands_for {
+        StandsFor::Call => u128::from_str_radix(event.request_id, 16).ok().map(ReservationId::new),
+        _ => None,
     }
 }
 

@@ -1,16 +1,20 @@
 //! Scripts asked about one part of a plan.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use tollgate_limiter::{
-    Amount, Attempt, EXTENSIONS_MAX, ExactAmount, Plan, Settled, Standing, TimestampMs, Verdict,
+    Amount, Attempt, EXTENSIONS_MAX, ExactAmount, Held, Plan, Settled, Standing, TimestampMs, Verdict,
 };
 use tollgate_store::StoreError;
 
 use crate::{
     Inner,
-    parts::Part,
+    keys::Tag,
+    parts::{Part, Parts},
     reply::{self, Asked},
     request,
+    told::Counted,
 };
 
 /// In place of the moment of an admission: -1 as scripts read it.
@@ -115,6 +119,31 @@ impl Inner {
         }
         let settled = self.settle_at(whole, part, actuals, Some(at)).await?;
         Ok(settled.unwrap_or(Settled::Already))
+    }
+
+    /// What of a settlement that Redis has taken it has counted at any of `tags`, as the reservation's records there tell.
+    pub(crate) async fn counted(
+        &self,
+        held: &Held,
+        actuals: &[ExactAmount],
+        tags: &[Tag],
+    ) -> Result<Vec<Counted>, StoreError> {
+        let parts = Parts::of(&self.keys, held.id, &held.plan, false)?;
+        let whole = parts.whole(&held.plan);
+        let mut all_counted = Vec::new();
+        for part in parts.all().filter(|part| tags.contains(&part.tag)) {
+            let counted = part.places.iter().filter_map(|place| {
+                let (entry, spent) = (held.plan.entries().get(*place)?, *actuals.get(*place)?);
+                Some(Counted { limit: Arc::clone(&entry.limit), at: held.at, spent })
+            });
+            match self.settle_at(whole, part, actuals, None).await {
+                Ok(Some(_)) => all_counted.extend(counted),
+                // What cannot be read tells nothing.
+                Ok(None) | Err(StoreError::Corrupt(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(all_counted)
     }
 
     /// `None`: the reservation is gone, and no moment is given.

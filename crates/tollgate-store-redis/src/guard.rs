@@ -6,7 +6,7 @@
 //! one server of several that is replaced by an empty one is noticed, and slots may move.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     fmt,
     num::NonZeroU64,
     ops::RangeInclusive,
@@ -14,15 +14,25 @@ use std::{
 };
 
 use bytes::Bytes;
-use tollgate_limiter::{CounterKey, ExactAmount, Limit, Rule, TimestampMs};
-use tollgate_store::{Attempt, Clock, MemoryStore, Store as _, StoreError};
+use tollgate_limiter::{CounterKey, ExactAmount, Held, Limit, ReservationId, TimestampMs};
+use tollgate_store::{Attempt, Clock, StoreError};
 
-use crate::{RedisStore, client::Client, keys::Tag, reply, request, steps::all};
+use crate::{
+    RedisStore,
+    client::Client,
+    keys::Tag,
+    reply, request,
+    steps::all,
+    told::{Collected, Counted, Seed},
+};
 
-/// Hears of each budget, session or run that was spent from: the limit, from when to when, how much.
-pub type Spend<'a> = &'a mut dyn FnMut(&Limit, RangeInclusive<TimestampMs>, ExactAmount);
+/// Hears of each budget, session or run that was spent from: the call, if it is one and no sum of several, the limit, from
+/// when to when, how much.
+pub type Spend<'a> =
+    &'a mut dyn FnMut(Option<ReservationId>, &Limit, RangeInclusive<TimestampMs>, ExactAmount);
 
-/// Tells of everything that a copy had spent, in the order of time. A text where that is not possible now.
+/// Tells of everything that a copy had spent, in the order of time, and of calls that have just ended last. A text where
+/// that is not possible now.
 pub type Told = dyn Fn(Spend<'_>) -> Result<(), String> + Send + Sync;
 
 /// How hard budgets are guarded against an empty Redis.
@@ -70,33 +80,23 @@ pub(crate) struct Seen {
     pub(crate) are_told: bool,
 }
 
-/// In how many parts a copy brings back what it spent, at most twice: each of them is taken once, whatever is
-/// repeated. So a counter is always in the same part, also after a restart in the middle. A million counters are some
-/// 250 in a part: one script charges a part, and the server does nothing else meanwhile.
-const PARTS: u64 = 4_096;
-
-/// How many hash tags are looked at together.
+/// How many hash tags, or calls, are looked at together.
 const TOGETHER: usize = 16;
 
-/// Counters to seed, by where they lie and the name of their part.
-type Parts = BTreeMap<(Tag, String), Vec<Seed>>;
-
-/// What one counter gets back.
-struct Seed {
-    limit: Arc<Limit>,
-    at: TimestampMs,
-    spent: ExactAmount,
-}
+/// Settlements that Redis has taken, and what was used.
+pub(crate) type Taken = Vec<(Held, Vec<ExactAmount>)>;
 
 impl RedisStore {
     /// Looks whether this copy is known everywhere to have brought back what it had spent, and does so where not.
-    /// `before` is what the last look has found, and `begin` is called before anything is told.
+    /// `before` is what the last look has found, and `begin` is called before anything is told. `taken` are the settlements
+    /// that Redis has taken since then.
     pub(crate) async fn keep_seeded(
         &self,
         guard: &Guard,
         clock: &Arc<dyn Clock>,
         before: Option<&Seen>,
         begin: impl FnOnce(),
+        taken: impl Fn() -> Taken,
     ) -> Result<Seen, StoreError> {
         let servers = self.servers().await?;
         let tags: Vec<_> = self.0.keys.tags().collect();
@@ -111,7 +111,7 @@ impl RedisStore {
         let missing: Vec<_> = found.iter().filter_map(missing).collect();
         if !missing.is_empty() {
             begin();
-            self.bring_back(guard, clock, &missing).await?;
+            self.bring_back(guard, clock, &missing, taken).await?;
             found = self.look(guard, &tags, None, Some(&found)).await?;
             self.note(guard, &found);
         }
@@ -142,16 +142,13 @@ impl RedisStore {
         guard: &Guard,
         clock: &Arc<dyn Clock>,
         missing: &[Tag],
+        taken: impl Fn() -> Taken,
     ) -> Result<(), StoreError> {
         let (spent, clock, store) = (Arc::clone(&guard.spent), Arc::clone(clock), self.clone());
-        let collected = tokio::task::spawn_blocking(move || {
-            collect(&*spent, clock, |key| store.0.keys.tag(key.partition()))
-        });
-        let parts = match collected.await {
-            Ok(Ok(parts)) => parts,
-            Ok(Err(reason)) => return Err(StoreError::Unavailable(reason)),
-            Err(error) => return Err(StoreError::Unavailable(error.to_string())),
-        };
+        let collected = beside(move || Collected::read(&*spent, clock)).await?;
+        let counted = self.counted(missing, &collected, taken).await?;
+        let tag = move |key: &CounterKey| store.0.keys.tag(key.partition());
+        let parts = beside(move || collected.into_parts(counted, tag)).await?;
         let mut told = BTreeMap::<Tag, usize>::new();
         let mut missing = missing.to_vec();
         for ((tag, name), part) in &parts {
@@ -171,6 +168,28 @@ impl RedisStore {
             "brought back what was spent"
         );
         Ok(())
+    }
+
+    /// What is collected, and counted where Redis lacks the rest: of calls that were reserved after it had forgotten that.
+    async fn counted(
+        &self,
+        missing: &[Tag],
+        collected: &Collected,
+        taken: impl Fn() -> Taken,
+    ) -> Result<Vec<Counted>, StoreError> {
+        if !collected.has_calls() {
+            return Ok(Vec::new());
+        }
+        // Until what was on its way when the usage files were read is answered.
+        tokio::time::sleep(self.0.lines.timeout()).await;
+        let (mut all_counted, mut taken) = (Vec::new(), taken());
+        taken.retain(|(held, _)| collected.has(held.id));
+        for some in taken.chunks(TOGETHER) {
+            for counted in all(some.iter().map(|(held, used)| self.0.counted(held, used, missing))).await {
+                all_counted.extend(counted?);
+            }
+        }
+        Ok(all_counted)
     }
 
     /// How far the copies are at each of `tags`, where this one has told so many parts, if it has told all. Of one that is
@@ -249,34 +268,12 @@ impl RedisStore {
     }
 }
 
-/// What was spent of each counter that still counts, in parts. A run has two moments: it is in two parts.
-fn collect(spent: &Told, clock: Arc<dyn Clock>, tag: impl Fn(&CounterKey) -> Tag) -> Result<Parts, String> {
-    let now = clock.now();
-    let memory = MemoryStore::new(clock);
-    let mut last: HashMap<CounterKey, (Arc<Limit>, TimestampMs)> = HashMap::new();
-    spent(&mut |limit, at, amount| {
-        let latest = *at.end();
-        memory.restore(limit, at, amount);
-        let entry = last.entry(limit.key.clone()).or_insert_with(|| (Arc::new(limit.clone()), latest));
-        entry.1 = entry.1.max(latest);
-    })?;
-    let (limits, moments): (Vec<_>, Vec<_>) = last.into_values().unzip();
-    let Ok(Ok(views)) = memory.inspect(&limits).now_or_later() else { return Err("no answer".to_owned()) };
-    let mut parts = Parts::new();
-    for ((limit, at), view) in limits.into_iter().zip(moments).zip(views) {
-        let tag = tag(&limit.key);
-        match limit.rule {
-            Rule::Elapsed { .. } if view.resets_at.is_some() => {
-                let first = TimestampMs::new(now.get().saturating_sub(view.spent.units()));
-                let spent = ExactAmount::whole(1);
-                add(&mut parts, tag, "end", Seed { limit: Arc::clone(&limit), at, spent });
-                add(&mut parts, tag, "", Seed { limit, at: first, spent });
-            }
-            _ if view.spent == ExactAmount::ZERO => {}
-            _ => add(&mut parts, tag, "", Seed { limit, at, spent: view.spent }),
-        }
-    }
-    Ok(parts)
+/// Runs what takes long on a thread where it may.
+async fn beside<T: Send + 'static>(
+    run: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, StoreError> {
+    let done = tokio::task::spawn_blocking(run).await.map_err(|error| error.to_string());
+    done.flatten().map_err(StoreError::Unavailable)
 }
 
 /// Who answers: the ids that servers make up when they start.
@@ -286,86 +283,4 @@ async fn servers(client: &Client) -> Result<Servers, StoreError> {
         line.unwrap_or_default().trim().to_owned()
     };
     Ok(Servers(client.info("server").await?.iter().map(run_id).collect()))
-}
-
-/// Adds a seed to the part that its counter is in.
-fn add(parts: &mut Parts, tag: Tag, kind: &str, seed: Seed) {
-    let name = seed.limit.key.name().bytes().chain(seed.limit.key.partition().bytes());
-    let hash = name.fold(0_u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
-    parts.entry((tag, format!("{kind}{}", hash % PARTS))).or_default().push(seed);
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use tollgate_limiter::{
-        Amount, CounterKey, DurationMs, Enforcement, ExactAmount, Limit, Period, Rule, TimestampMs,
-    };
-    use tollgate_store::{Clock, ManualClock};
-
-    use super::{Parts, Spend, Told};
-    use crate::keys::Keys;
-
-    const NOW: TimestampMs = TimestampMs::new(1_795_996_823_456);
-
-    /// On one server.
-    fn collect(told: &Told, clock: Arc<dyn Clock>) -> Result<Parts, String> {
-        let keys = Keys::new("tollgate", false);
-        super::collect(told, clock, |key| keys.tag(key.partition()))
-    }
-
-    fn limit(name: &str, rule: Rule) -> Limit {
-        let (key, amount) = (CounterKey::new("acme", name), Amount::new(1_000_000));
-        Limit { key, rule, amount, enforcement: Enforcement::Hard }
-    }
-
-    #[test]
-    fn a_counter_is_in_the_same_part_whatever_else_was_spent() {
-        let collected = |counters: &[u64]| {
-            let counters = counters.to_vec();
-            let told = move |each: Spend<'_>| {
-                for number in &counters {
-                    let limit = limit(&format!("limit {number}"), Rule::Calendar(Period::Day));
-                    each(&limit, NOW..=NOW, ExactAmount::whole(1 + *number));
-                }
-                Ok(())
-            };
-            collect(&told, Arc::new(ManualClock::new(NOW)) as Arc<dyn Clock>).unwrap()
-        };
-        let all: Vec<_> = (0..1_000).collect();
-        let (few, many) = (collected(&all[..10]), collected(&all));
-        assert_eq!(many.values().map(Vec::len).sum::<usize>(), 1_000);
-        for (name, seeds) in few {
-            for seed in seeds {
-                let same = many[&name].iter().find(|other| other.limit == seed.limit).unwrap();
-                assert_eq!((same.at, same.spent), (seed.at, seed.spent));
-            }
-        }
-    }
-
-    #[test]
-    fn a_run_comes_back_with_its_beginning_and_its_last_use_and_what_is_over_does_not() {
-        let hour = DurationMs::new(3_600_000);
-        let before = |ms: u64| TimestampMs::new(NOW.get() - ms);
-        let told = move |each: Spend<'_>| {
-            let one = ExactAmount::whole(1);
-            let (run, old) =
-                (limit("run", Rule::Elapsed { after: hour }), limit("old", Rule::Idle { after: hour }));
-            each(&old, before(4_000_000)..=before(4_000_000), one);
-            each(
-                &limit("yesterday", Rule::Calendar(Period::Day)),
-                before(86_400_000)..=before(86_400_000),
-                one,
-            );
-            each(&run, before(2_000_000)..=before(2_000_000), one);
-            each(&run, before(50_000)..=before(50_000), one);
-            Ok(())
-        };
-        let parts = collect(&told, Arc::new(ManualClock::new(NOW)) as Arc<dyn Clock>).unwrap();
-        let mut moments: Vec<_> =
-            parts.values().flatten().map(|seed| (seed.limit.key.name(), seed.at)).collect();
-        moments.sort();
-        assert_eq!(moments, [("run", before(2_000_000)), ("run", before(50_000))]);
-    }
 }

@@ -35,6 +35,7 @@ mod shared;
 mod steps;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod told;
 
 use std::{
     collections::BTreeMap,

@@ -11,6 +11,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use tokio::{
@@ -90,6 +91,11 @@ impl Line {
 }
 
 impl Lines {
+    /// How long one call may take, repetitions included.
+    pub(crate) const fn timeout(&self) -> Duration {
+        self.settings.timeout
+    }
+
     /// Begins to connect, on the runtime of the caller.
     pub(crate) fn open(settings: &Settings) -> Result<Self, ConnectError> {
         let scripts = Scripts {

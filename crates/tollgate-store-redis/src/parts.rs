@@ -76,6 +76,11 @@ impl Parts {
         Ok(Self { first, others: parts.collect(), fingerprint: fingerprint.finish() })
     }
 
+    /// All of them, the first one first.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Part> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+
     /// Whether there is more than one.
     pub(crate) fn is_split(&self) -> bool {
         !self.others.is_empty()

@@ -20,6 +20,8 @@ const LOOK: Duration = Duration::from_millis(500);
 const LOOK_IN_CLUSTER: Duration = Duration::from_secs(2);
 /// How often the server is asked whether it may evict counters.
 const LOOK_AT_POLICY: Duration = Duration::from_secs(5);
+/// How long before a look a settlement may have begun that Redis has taken after it.
+const ON_ITS_WAY: Duration = Duration::from_secs(1);
 /// How long a start waits for the first connection before it goes on without.
 const FIRST_CONNECTION: Duration = Duration::from_secs(2);
 /// How long an end waits for settlements to be written through.
@@ -217,7 +219,7 @@ fn look(redis: &RedisStore) -> Duration {
 /// Looks again and again whether Redis knows what this copy had spent, and whether it is another than before: one
 /// that was a replica, or has begun anew from what was on its disk, may lack the latest settlements.
 async fn keep_seeded(redis: RedisStore, store: FallbackStore, guard: Guard, clock: Arc<dyn Clock>) {
-    let mut before = None;
+    let (mut before, mut seen_at) = (None, Duration::ZERO);
     let (mut repaired, mut is_late, mut is_telling) = (0, false, false);
     let mut sight = Sight::default();
     loop {
@@ -227,7 +229,9 @@ async fn keep_seeded(redis: RedisStore, store: FallbackStore, guard: Guard, cloc
                 store.begin_telling();
             }
         };
-        let looked = redis.keep_seeded(&guard, &clock, before.as_ref(), begin).await;
+        let begun = clock.elapsed();
+        let taken = || store.taken_since(seen_at.saturating_sub(ON_ITS_WAY));
+        let looked = redis.keep_seeded(&guard, &clock, before.as_ref(), begin, taken).await;
         sight.note(&redis, &store, looked.as_ref().err());
         if let Ok(seen) = looked {
             is_telling = !seen.are_told;
@@ -243,7 +247,7 @@ async fn keep_seeded(redis: RedisStore, store: FallbackStore, guard: Guard, cloc
             } else {
                 store.forget_old();
             }
-            before = Some(seen);
+            (before, seen_at) = (Some(seen), begun);
         }
         let all = store.repaired();
         if all > repaired && store.waiting() == 0 {

@@ -144,7 +144,7 @@ impl Answer {
 }
 
 impl Parts {
-    fn whole<'a>(&'a self, plan: &'a Plan) -> Whole<'a> {
+    pub(crate) fn whole<'a>(&'a self, plan: &'a Plan) -> Whole<'a> {
         Whole { plan, fingerprint: &self.fingerprint, is_split: self.is_split() }
     }
 }

@@ -176,7 +176,7 @@ async fn a_user_of_an_access_list_needs_what_the_docs_say_and_may_be_confined_to
     };
     let told = Arc::clone(&day);
     let spent = move |each: Spend<'_>| {
-        each(&told, now..=now, ExactAmount::whole(7));
+        each(None, &told, now..=now, ExactAmount::whole(7));
         Ok(())
     };
     let guard = Guard { copy: "one".into(), copies: NonZeroU64::MIN, spent: Arc::new(spent) };

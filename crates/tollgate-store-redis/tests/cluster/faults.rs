@@ -166,7 +166,7 @@ async fn while_one_slot_is_on_its_way_what_others_have_lost_is_told() {
     let [moved, lost] = ["moved", "lost"].map(|name| on_node_named(&cluster, 0, name, 100));
     let (limits, now) = ([Arc::clone(&moved), Arc::clone(&lost)], clock.now());
     let spent = move |each: Spend<'_>| {
-        limits.iter().for_each(|limit| each(limit, now..=now, ExactAmount::whole(20)));
+        limits.iter().for_each(|limit| each(None, limit, now..=now, ExactAmount::whole(20)));
         Ok(())
     };
     let guard = Guard { copy: "one".into(), copies: NonZeroU64::MIN, spent: Arc::new(spent) };
@@ -348,7 +348,7 @@ async fn one_node_that_comes_back_empty_refuses_its_hard_budgets_until_it_knows_
         let (limits, clock) = ([Arc::clone(&lost), Arc::clone(&kept)], Arc::clone(&clock));
         let now = clock.now();
         let spent = move |each: Spend<'_>| {
-            limits.iter().for_each(|limit| each(limit, now..=now, ExactAmount::whole(20)));
+            limits.iter().for_each(|limit| each(None, limit, now..=now, ExactAmount::whole(20)));
             Ok(())
         };
         let (copies, spent) = (NonZeroU64::new(2).unwrap(), Arc::new(spent));

@@ -90,6 +90,12 @@ impl FallbackStore {
         self.0.recent.forget_old(self.0.clock.elapsed());
     }
 
+    /// The settlements that the store has taken of those that were sent from `moment` on, by the time since a start of the
+    /// clock: of the last minute.
+    pub fn taken_since(&self, moment: Duration) -> Vec<(Held, Vec<ExactAmount>)> {
+        self.0.recent.since(moment)
+    }
+
     /// Has the settlements written through once more that the store took since a minute before it was last seen to be
     /// the one that it was, because it may have lost some: those that it has change nothing. How many there are.
     pub fn send_again(&self) -> usize {

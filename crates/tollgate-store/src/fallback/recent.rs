@@ -43,6 +43,13 @@ impl Recent {
         }
     }
 
+    /// Those that were taken at `moment` or after.
+    pub(super) fn since(&self, moment: Duration) -> Vec<(Held, Vec<ExactAmount>)> {
+        let taken = lock(&self.taken);
+        let since = taken.iter().filter(|taken| taken.at >= moment);
+        since.map(|taken| (taken.held.clone(), taken.actuals.clone())).collect()
+    }
+
     /// All of them, with when they were taken.
     pub(super) fn take(&self) -> impl Iterator<Item = (Duration, Held, Vec<ExactAmount>)> + use<> {
         let taken = std::mem::take(&mut *lock(&self.taken));
