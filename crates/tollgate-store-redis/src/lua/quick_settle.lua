@@ -12,6 +12,7 @@ do
   quick_values = values
   local record, count = values[1], #keys - 2
   local plan_from = 33 + 16 * count
+  local most = 9007199254740991
   local fits, answer, places, slots_from = false, nil, nil, nil
   if record then
     local state, fingerprint, _, made
@@ -46,9 +47,10 @@ do
     local kept_ms
     if code == 'p' then
       fits = not value
-    elseif is ~= code or length ~= param then
+    elseif is ~= code or length ~= param or a + c + used + held > most or b > most then
       fits = false
     elseif code == 'w' then
+      fits = a * max(param, 1) <= most
       local whole = millionths > 0 and units + 1 or units
       local back, beyond = max(charge - whole, 0), max(whole - charge, 0)
       if slot == a then
@@ -69,11 +71,17 @@ do
     elseif code == 'b' then
       -- Of parts that are over the rules know.
       local whole = millionths > 0 and units + 1 or units
-      fits = slot == a and (whole <= charge or floor(now * 60 / max(param, 1)) <= a)
+      local window_ms = max(param, 1)
+      fits = slot == a and (whole <= charge or floor(now * 60 / window_ms) <= a) and a * window_ms / 60 <= most
+        and (size > 49) == (b + c > 0)
       used, held = max(used - max(charge - whole, 0), 0) + max(whole - charge, 0), max(held - charge, 0)
     elseif code == 'c' or code == 'i' then
       -- Of a period or session that is over nothing changes, and the rules know how long it is kept.
-      fits = slot == a and (now < b or (code == 'c' and b > 0))
+      if code == 'c' then
+        fits = slot == a and b == (period_end(param, a) or a == 0 and most) and c < 1000000
+      else
+        fits = slot == a and now < b and b > a and c < 1000000
+      end
       used, c, held = used - charge, c + millionths, max(held - charge, 0)
       if used < 0 then
         used, c = 0, millionths
@@ -89,7 +97,7 @@ do
       end
     elseif code == 'o' then
       -- Of a place that was given back the rules know.
-      fits = places ~= '-' and used == held
+      fits = places ~= '-' and used == held and b == 0 and c == 0
       used = max(used - charge, 0)
       held = used
     else
@@ -98,7 +106,7 @@ do
 
     if code == 'p' then
       -- Nothing is counted.
-    elseif not fits or used > 9007199254740991 or held > 9007199254740991 then
+    elseif not fits or used > most or held > most then
       fits = false
     elseif kept_ms then
       kept = kept or {}
