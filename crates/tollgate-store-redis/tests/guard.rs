@@ -11,7 +11,10 @@ use tollgate_limiter::{
     Amount, CounterKey, Enforcement, Entry, ExactAmount, Limit, Period, Plan, ReservationId, Rule, Verdict,
 };
 use tollgate_store::{Attempt, Clock as _, FailurePolicy, Store, SystemClock};
-use tollgate_store_redis::{Guard, SharedStore, Spend, testing::RedisServer};
+use tollgate_store_redis::{
+    Guard, Settings, SharedStore, Spend,
+    testing::{RedisCluster, RedisServer},
+};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(1);
@@ -24,11 +27,11 @@ fn budget(number: usize) -> Arc<Limit> {
 
 /// A copy that has spent 7 of each of so many budgets.
 fn copy(server: &RedisServer, budgets: usize) -> SharedStore {
-    copy_of(server, "one", NonZeroU64::MIN, budgets)
+    copy_of(&server.settings("tollgate"), "one", NonZeroU64::MIN, budgets)
 }
 
 /// One of several.
-fn copy_of(server: &RedisServer, name: &str, copies: NonZeroU64, budgets: usize) -> SharedStore {
+fn copy_of(settings: &Settings, name: &str, copies: NonZeroU64, budgets: usize) -> SharedStore {
     let clock = Arc::new(SystemClock::new());
     let now = clock.now();
     let spent = move |each: Spend<'_>| {
@@ -42,7 +45,7 @@ fn copy_of(server: &RedisServer, name: &str, copies: NonZeroU64, budgets: usize)
         closed: false,
         remembered: Duration::from_secs(540),
     };
-    SharedStore::start(&server.settings("tollgate"), policy, Some(guard), clock).unwrap()
+    SharedStore::start(settings, policy, Some(guard), clock).unwrap()
 }
 
 async fn until<F: Future<Output = bool>>(is_so: impl Fn() -> F) {
@@ -98,7 +101,8 @@ async fn spent(store: &impl Store) -> u64 {
 async fn copies_that_are_gone_while_the_mark_is_there_are_not_told_again() {
     let server = RedisServer::start().unwrap();
     let two = NonZeroU64::new(2).unwrap();
-    let shared = ["one", "two"].map(|name| copy_of(&server, name, two, 1));
+    let settings = server.settings("tollgate");
+    let shared = ["one", "two"].map(|name| copy_of(&settings, name, two, 1));
     let store = shared[0].store();
     let has_copies =
         async |wanted: &str| says(&server, &["HLEN", "tollgate:copies"], |copies| copies == wanted);
@@ -117,7 +121,7 @@ async fn copies_that_are_gone_while_the_mark_is_there_are_not_told_again() {
     assert_eq!(spent(&store).await, 14);
 
     // A copy that is new tells.
-    let three = copy_of(&server, "three", two, 1);
+    let three = copy_of(&settings, "three", two, 1);
     until(async || has_copies("3").await).await;
     assert_eq!(spent(&store).await, 21);
     drop(three);
@@ -139,6 +143,27 @@ async fn copies_that_are_gone_while_the_mark_is_there_are_not_told_again() {
     server.command(&["DEL", "tollgate:ready", "tollgate:copies", counter]).unwrap();
     until(async || says(&server, &["EXISTS", "tollgate:ready"], |exists| exists == "1")).await;
     assert_eq!(spent(&store).await, 14);
+}
+
+/// Each tag has copies and a mark of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn copies_that_are_gone_in_a_cluster_are_not_told_again() {
+    let cluster = RedisCluster::start(3).unwrap();
+    let shared = copy_of(&cluster.settings("tollgate"), "one", NonZeroU64::MIN, 20);
+    let of_kind = |kind: &str| {
+        let mut keys = cluster.keys().unwrap();
+        keys.retain(|(_, key)| key.ends_with(kind));
+        keys
+    };
+    until(async || of_kind(":ready").len() == 256).await;
+    for (node, key) in of_kind(":copies") {
+        cluster.nodes()[node].command(&["DEL", &key]).unwrap();
+    }
+    until(async || of_kind(":copies").len() == 256).await;
+    let budgets: Vec<_> = (0..20).map(budget).collect();
+    for view in shared.store().inspect(&budgets).await.unwrap() {
+        assert_eq!(view.spent, ExactAmount::whole(7), "{:?}", view.key);
+    }
 }
 
 /// Where neither copies nor a note of one is there, what the mark says counts.

@@ -10,7 +10,7 @@ local function BucketedWindow()
 
   function Rule.restored(param, fields)
     local buckets = Buckets.restored(fields)
-    if buckets and Buckets.start(param, buckets.latest) <= EXACT_MAX then
+    if buckets and Buckets.start(param, buckets.latest + COUNTED) <= EXACT_MAX then
       return { code = 'b', rule = Rule, param = param, buckets = buckets }
     end
   end

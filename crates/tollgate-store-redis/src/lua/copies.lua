@@ -6,10 +6,10 @@
 -- and of how many parts this one has told all, or nothing. Where some of them are missing they were lost meanwhile.
 --
 -- The mark is made where the copies are, and lives as long. Where it is there without them, only they were deleted or
--- evicted: what they had told is still there, and would count twice if it was told again. So in place of its parts a copy
--- that has told all leaves a note, and with that and the mark it is among the copies again; without a note, which was not
--- always left, where there are no copies at all. Both were deleted, one after the other, where the mark goes afterwards, or
--- was made anew before: then all is told again.
+-- evicted: what they had told is still there, and would count twice if told again. So a copy that has told all leaves
+-- a note in place of its parts, and with that and the mark it is among the copies again; without a note, as older
+-- versions left none, where there are no copies at all. Where the mark goes afterwards, or was made anew before, both
+-- were deleted, one after the other: then all is told again.
 
 local KEPT_MS, NOTE = '316224000000', 'all'
 -- A copy that has told, or the mark for it; a copy that was lost, or a mark that was.

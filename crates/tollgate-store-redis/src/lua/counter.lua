@@ -44,17 +44,19 @@ local function under(counter, entry, now)
   return other
 end
 
--- What is no text has no value for MGET, as what is not there. A limit on size has no counter, and its key is not looked at.
+-- What is no text has no value for MGET, as what is not there. A limit on size has no counter, and nobody looks at its
+-- key.
 local function find_other_types(entries)
-  local absent, keys = {}, {}
+  local absent = {}
   for _, entry in ipairs(entries) do
     if not entry.before and entry.code ~= 'p' then
-      absent[#absent + 1], keys[#keys + 1] = entry, entry.key
+      absent[#absent + 1] = entry.key
     end
   end
-  if #keys > 0 and redis.call('EXISTS', unpack(keys)) > 0 then
-    for _, entry in ipairs(absent) do
-      entry.is_spoilt = redis.call('EXISTS', entry.key) == 1
+  if #absent > 0 and redis.call('EXISTS', unpack(absent)) > 0 then
+    for _, entry in ipairs(entries) do
+      local is_absent = not entry.before and entry.code ~= 'p'
+      entry.is_spoilt = entry.is_spoilt or (is_absent and redis.call('EXISTS', entry.key) == 1)
     end
   end
 end

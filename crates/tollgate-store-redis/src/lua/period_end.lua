@@ -1,5 +1,5 @@
--- The first moment after a calendar period of this number; nil for the one without end. Before all layers, for the quick
--- ways too: it needs nothing of them.
+-- The first moment after a calendar period of this number; nil for the one without end. It stands before all layers,
+-- for the quick ways too.
 --
 -- Months as in Howard Hinnant's days_from_civil (https://howardhinnant.github.io/date_algorithms.html).
 

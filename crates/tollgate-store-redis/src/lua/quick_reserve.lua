@@ -49,13 +49,12 @@ if #KEYS > 1 and (quick_flags == 0 or quick_flags == 4) then
     -- What is left with this charge, when a rate begins anew, how long a counter is kept that is written as a whole.
     local left, resets_at, kept_ms = -1, nil, nil
     if is ~= code or length ~= param or a + c + used + held > most or b > most then
-      -- It counts by another rule, or no rule has written it. What is no counter is told from one by the same rules as in
-      -- their files, but for buckets before the latest.
+      -- It counts by another rule, or no rule has written it. That is told as in their files, but for buckets before
+      -- the latest, which nobody looks at here.
     elseif code == 'w' then
       -- The window's index, and of the one before what was used and held.
-      local window_ms, parts = max(param, 1), 60000
+      local window_ms, parts = param == 0 and 1 or param, 60000
       local current = (now - now % window_ms) / window_ms
-      local is_readable = a * window_ms <= most
       if current > a then
         if current == a + 1 then
           b, c = used, held
@@ -64,25 +63,30 @@ if #KEYS > 1 and (quick_flags == 0 or quick_flags == 4) then
         end
         a, used, held, kept_ms = current, 0, 0, 3 * param + 60000
       end
-      local parts_left = max(now - a * window_ms, 0)
+      local parts_left = now - a * window_ms
+      if parts_left < 0 then
+        parts_left = 0
+      end
       if window_ms > parts then
-        parts_left = max(parts - floor(parts_left * parts / window_ms), 0)
+        parts_left = parts - floor(parts_left * parts / window_ms)
       else
         parts = window_ms
-        parts_left = max(parts - parts_left, 0)
+        parts_left = parts - parts_left
+      end
+      if parts_left < 0 then
+        parts_left = 0
       end
       local rest = b % parts
-      if is_readable then
+      resets_at = (a + 1) * window_ms
+      if resets_at <= most then
         left = limit - used - charge - (b - rest) / parts * parts_left - ceil(rest * parts_left / parts)
       end
-      resets_at = (a + 1) * window_ms
     elseif code == 'b' then
       -- The latest part, and of those before it what is used and held. Where it is over the rules find out the rest.
-      local window_ms = max(param, 1)
-      if used > 0 and floor(now * 60 / window_ms) <= a and a * window_ms / 60 <= most
-        and (size > 49) == (b + c > 0)
-      then
-        left, resets_at = limit - b - used - charge, ceil((a + 61) * window_ms / 60)
+      local window_ms = param == 0 and 1 or param
+      resets_at = ceil((a + 61) * window_ms / 60)
+      if used > 0 and floor(now * 60 / window_ms) <= a and resets_at <= most and (size > 49) == (b + c > 0) then
+        left = limit - b - used - charge
       end
     elseif code == 'c' then
       -- A period's number, when it is over, millionths.
@@ -119,7 +123,7 @@ if #KEYS > 1 and (quick_flags == 0 or quick_flags == 4) then
     end
 
     fits = left >= 0 and held + charge <= most
-    slots[place], used, held = max(a, 0), used + charge, held + charge
+    slots[place], used, held = a < 0 and 0 or a, used + charge, held + charge
     if code == 'p' then
       -- Nothing is counted.
     elseif kept_ms then

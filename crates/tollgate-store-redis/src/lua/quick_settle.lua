@@ -50,15 +50,20 @@ do
     elseif is ~= code or length ~= param or a + c + used + held > most or b > most then
       fits = false
     elseif code == 'w' then
-      fits = a * max(param, 1) <= most
+      local window_ms = param == 0 and 1 or param
       local whole = millionths > 0 and units + 1 or units
-      local back, beyond = max(charge - whole, 0), max(whole - charge, 0)
+      local back, beyond = charge - whole, 0
+      if back < 0 then
+        back, beyond = 0, -back
+      end
+      fits = (a + 1) * window_ms <= most
       if slot == a then
-        used, held = max(used - back, 0), max(held - charge, 0)
+        used, held = used - back, held - charge
+        used, held = used < 0 and 0 or used, held < 0 and 0 or held
       elseif slot == a - 1 then
         b, c = max(b - back, 0), max(c - charge, 0)
       end
-      local current = beyond > 0 and floor(now / max(param, 1)) or a
+      local current = beyond > 0 and floor(now / window_ms) or a
       if current > a then
         if current == a + 1 then
           b, c = used, held
@@ -71,8 +76,8 @@ do
     elseif code == 'b' then
       -- Of parts that are over the rules know.
       local whole = millionths > 0 and units + 1 or units
-      local window_ms = max(param, 1)
-      fits = slot == a and (whole <= charge or floor(now * 60 / window_ms) <= a) and a * window_ms / 60 <= most
+      local window_ms = param == 0 and 1 or param
+      fits = slot == a and (whole <= charge or floor(now * 60 / window_ms) <= a) and (a + 61) * window_ms / 60 <= most
         and (size > 49) == (b + c > 0)
       used, held = max(used - max(charge - whole, 0), 0) + max(whole - charge, 0), max(held - charge, 0)
     elseif code == 'c' or code == 'i' then
@@ -82,7 +87,8 @@ do
       else
         fits = slot == a and now < b and b > a and c < 1000000
       end
-      used, c, held = used - charge, c + millionths, max(held - charge, 0)
+      used, c, held = used - charge, c + millionths, held - charge
+      held = held < 0 and 0 or held
       if used < 0 then
         used, c = 0, millionths
       end

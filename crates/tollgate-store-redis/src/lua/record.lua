@@ -92,8 +92,8 @@ local function read_extensions(key)
   return steps
 end
 
--- What each entry of a reservation has booked, the latest first, and whether its extensions could be read. Where not, what
--- they booked counts as booked with the reservation.
+-- What each entry of a reservation has booked, the latest first, and whether its extensions could be read. Where not,
+-- what they booked counts as booked with the reservation.
 local function read_bookings(holding, entries, extensions_key)
   local bookings, is_read, steps = {}, true, {}
   if holding.count > 0 then

@@ -1,5 +1,5 @@
--- Replaces what a reservation holds by what was used. Never refused. Counters that cannot be read are left as they are, and
--- told: "S spoilt <indices>"; that its extensions cannot be read is "S extensions".
+-- Replaces what a reservation holds by what was used. Never refused. Counters that cannot be read are left as they are,
+-- and told: "S spoilt <indices>". That its extensions cannot be read is "S extensions".
 --
 -- KEYS: the record, its extensions, then a counter an entry. ARGV, one text: the plan's fingerprint (16 bytes), the
 -- moment of the admission (8), or -1 where only what is still held is settled, the time or 0 (8), units and millionths of
