@@ -61,6 +61,8 @@ struct Copies {
     has_this: bool,
     have: u64,
     is_enough: bool,
+    /// This one was not among them any more, though what it had told is there, and is again.
+    was_lost: bool,
 }
 
 /// The servers that answer, by the ids of their runs.
@@ -207,7 +209,9 @@ impl RedisStore {
             let copies = all(some.iter().map(|tag| self.copies(guard, *tag, told(tag)))).await;
             for (tag, copies) in some.iter().zip(copies) {
                 let known = match copies {
-                    Err(StoreError::Unavailable(_)) => before.and_then(|before| before.get(tag)).copied(),
+                    Err(StoreError::Unavailable(_)) => before
+                        .and_then(|before| before.get(tag))
+                        .map(|copies| Copies { was_lost: false, ..*copies }),
                     copies => Some(copies?),
                 };
                 found.extend(known.map(|copies| (*tag, copies)));
@@ -228,9 +232,12 @@ impl RedisStore {
         let reply = reply::text(&reply)?;
         let numbers: Option<Vec<u64>> = reply.split(' ').map(|number| number.parse().ok()).collect();
         match numbers.as_deref() {
-            Some([this, have, enough]) => {
-                Ok(Copies { has_this: *this == 1, have: *have, is_enough: *enough == 1 })
-            }
+            Some([this, have, enough, lost]) => Ok(Copies {
+                has_this: *this == 1,
+                have: *have,
+                is_enough: *enough == 1,
+                was_lost: *lost == 1,
+            }),
             _ => Err(StoreError::Corrupt(reply.to_owned())),
         }
     }
@@ -251,8 +258,15 @@ impl RedisStore {
         reply::done(&reply, &["S applied", "S already"])
     }
 
-    /// Notes whether hard budgets are decided everywhere, with a line when that changes.
+    /// Notes whether hard budgets are decided everywhere, with a line when that changes, and says where this copy was lost.
     fn note(&self, guard: &Guard, found: &Found) {
+        let places = found.values().filter(|copies| copies.was_lost).count();
+        if places > 0 {
+            tracing::warn!(
+                places,
+                "Redis had lost which copies have told what they spent, and not what they told: nothing is told again"
+            );
+        }
         let is_enough = found.values().all(|copies| copies.is_enough);
         let have = found.values().filter(|copies| !copies.is_enough).map(|copies| copies.have).min();
         let was_empty = self.0.is_empty.swap(!is_enough, Ordering::SeqCst);

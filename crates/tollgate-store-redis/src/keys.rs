@@ -77,7 +77,7 @@ impl Keys {
         self.of_tag(tag, "copies")
     }
 
-    /// The key of the parts that a copy has told, until it has told all.
+    /// The key of the parts that a copy has told, then of its note that it has told all.
     pub(crate) fn told(&self, tag: Tag, copy: &str) -> Bytes {
         let mut name = "told:".to_owned();
         encode(&mut name, copy);

@@ -121,6 +121,11 @@ pub(crate) fn settled(reply: &str, counters: &[Bytes]) -> Result<Option<Settled>
         "S unheld" => Ok(Some(Settled::WithoutReservation)),
         "S gone" => Ok(None),
         "X plan" => Err(LedgerError::OtherPlan.into()),
+        "S extensions" => {
+            let reason =
+                "the extensions of a reservation are not there any more; it is settled by their sums";
+            Err(StoreError::Corrupt(reason.to_owned()))
+        }
         _ => {
             let list = reply.strip_prefix("S ").unwrap_or_default();
             Err(spoilt(list, counters, "; all others are settled").unwrap_or_else(|| corrupt(reply)))

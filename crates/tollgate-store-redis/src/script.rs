@@ -22,6 +22,13 @@ macro_rules! layers {
     };
 }
 
+/// With what stands before all layers.
+macro_rules! whole {
+    ($script:expr) => {
+        concat!(lua!("period_end"), $script)
+    };
+}
+
 macro_rules! script {
     ($($inner:tt)+) => {
         layers!(
@@ -38,7 +45,7 @@ macro_rules! script {
 /// What runs a script once for each of several calls.
 macro_rules! each {
     ($script:expr) => {
-        concat!("local function run(KEYS, ARGV)\n", $script, "\nend\n", lua!("each"))
+        whole!(concat!("local function run(KEYS, ARGV)\n", $script, "\nend\n", lua!("each")))
     };
 }
 
@@ -55,25 +62,25 @@ macro_rules! settle {
 }
 
 /// Charges a plan, or nothing.
-pub(crate) const RESERVE: &str = reserve!();
+pub(crate) const RESERVE: &str = whole!(reserve!());
 
 /// Does so with several plans, each by itself.
 pub(crate) const RESERVE_EACH: &str = each!(reserve!());
 
 /// Charges more for a reservation, or nothing.
-pub(crate) const EXTEND: &str = script!(["decide", "record"]["extend"]);
+pub(crate) const EXTEND: &str = whole!(script!(["decide", "record"]["extend"]));
 
 /// Replaces a reservation by what was used.
-pub(crate) const SETTLE: &str = settle!();
+pub(crate) const SETTLE: &str = whole!(settle!());
 
 /// Does so with several reservations.
 pub(crate) const SETTLE_EACH: &str = each!(settle!());
 
 /// Takes a charge back because another part of the plan refuses.
-pub(crate) const UNDO: &str = script!(["record"]["undo"]);
+pub(crate) const UNDO: &str = whole!(script!(["record"]["undo"]));
 
 /// Gives the places back that a reservation of a copy that has died holds.
-pub(crate) const FREE: &str = script!(["record"]["free"]);
+pub(crate) const FREE: &str = whole!(script!(["record"]["free"]));
 
 /// Says which copies have died.
 pub(crate) const LIVES: &str = layers!(["numbers"]["now"]["lives"]);
@@ -82,7 +89,7 @@ pub(crate) const LIVES: &str = layers!(["numbers"]["now"]["lives"]);
 pub(crate) const COPIES: &str = lua!("copies");
 
 /// Brings back what one of them had spent.
-pub(crate) const SEED: &str = script!(["record"]["seed"]);
+pub(crate) const SEED: &str = whole!(script!(["record"]["seed"]));
 
 /// Reads counters.
-pub(crate) const INSPECT: &str = script!(["inspect"]);
+pub(crate) const INSPECT: &str = whole!(script!(["inspect"]));

@@ -217,7 +217,10 @@ mod tests {
         });
         let entries = limits.iter().map(|limit| Entry { limit: Arc::clone(limit), charge: Amount::new(4) });
         let plan = Plan::new(entries.collect()).unwrap();
-        for (id, has_trace) in [(1, true), (2, false)] {
+        let key = "tollgate:{acme}:c:spoilt";
+        for (id, has_trace, is_hash) in
+            [(1, true, false), (2, false, false), (3, true, true), (4, false, true)]
+        {
             let parts = Parts::of(&store.0.keys, ReservationId::new(id), &plan, false).unwrap();
             let whole = Whole { is_split: true, ..parts.whole(&plan) };
             let mode = Mode::Charge(Attempt::First);
@@ -226,13 +229,18 @@ mod tests {
             if !has_trace {
                 answer.trace = Bytes::new();
             }
-            server.command(&["SET", "tollgate:{acme}:c:spoilt", "something else"]).unwrap();
+            server.command(&["DEL", key]).unwrap();
+            let (put, get) = if is_hash { ("HSET", "HGET") } else { ("SET", "GET") };
+            let words =
+                if is_hash { &[key, "field", "something else"][..] } else { &[key, "something else"] };
+            server.command(&[&[put], words].concat()).unwrap();
             store.0.undo_part(whole, &parts.first, 0, &answer, None).await.unwrap();
             let others = [&limits[0], &limits[2]].map(Arc::clone);
             let views = store.inspect(&others).await.unwrap();
             assert!(views.iter().all(|view| view.held == Amount::ZERO && view.spent.units() == 0));
-            assert_eq!(server.command(&["GET", "tollgate:{acme}:c:spoilt"]).unwrap(), "something else");
-            server.command(&["DEL", "tollgate:{acme}:c:spoilt"]).unwrap();
+            let found = server.command(&[&[get], &words[..words.len() - 1]].concat()).unwrap();
+            assert_eq!(found, "something else");
+            server.command(&["DEL", key]).unwrap();
         }
     }
 }

@@ -21,7 +21,10 @@ use tollgate_limiter::{
     TimestampMs, Verdict,
 };
 use tollgate_store::{Attempt, Clock as _, FailurePolicy, Held, Store, SystemClock};
-use tollgate_store_redis::{Guard, SharedStore, Spend, Told, testing::RedisServer};
+use tollgate_store_redis::{
+    Guard, Settings, SharedStore, Spend, Told,
+    testing::{RedisCluster, RedisServer},
+};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(1);
@@ -34,25 +37,28 @@ fn budget(number: usize) -> Arc<Limit> {
 
 /// A copy that has spent 7 of each of so many budgets.
 fn copy(server: &RedisServer, budgets: usize) -> SharedStore {
+    copy_of(&server.settings("tollgate"), "one", NonZeroU64::MIN, budgets)
+}
+
+/// One of several.
+fn copy_of(settings: &Settings, name: &str, copies: NonZeroU64, budgets: usize) -> SharedStore {
     let clock = Arc::new(SystemClock::new());
     let now = clock.now();
     let spent = move |each: Spend<'_>| {
         (0..budgets).for_each(|number| each(None, &budget(number), now..=now, ExactAmount::whole(7)));
         Ok(())
     };
-    start(server, Arc::new(spent), clock)
+    start(settings, Guard { copy: name.into(), copies, spent: Arc::new(spent) }, clock)
 }
 
-/// The only copy.
-fn start(server: &RedisServer, spent: Arc<Told>, clock: Arc<SystemClock>) -> SharedStore {
-    let guard = Guard { copy: "one".into(), copies: NonZeroU64::MIN, spent };
+fn start(settings: &Settings, guard: Guard, clock: Arc<SystemClock>) -> SharedStore {
     let policy = FailurePolicy {
         retry: Duration::from_millis(100),
         local_share: NonZeroU64::MIN,
         closed: false,
         remembered: Duration::from_secs(540),
     };
-    SharedStore::start(&server.settings("tollgate"), policy, Some(guard), clock).unwrap()
+    SharedStore::start(settings, policy, Some(guard), clock).unwrap()
 }
 
 async fn until<F: Future<Output = bool>>(is_so: impl Fn() -> F) {
@@ -88,7 +94,10 @@ async fn what_is_lost_while_it_is_told_is_told_again() {
             assert_eq!(view.spent, ExactAmount::whole(7));
         }
     }
-    assert!(says(&server, &["EXISTS", "tollgate:told:one"], |exists| exists == "0"), "it is needed no more");
+    assert!(
+        says(&server, &["HLEN", "tollgate:told:one"], |parts| parts == "1"),
+        "a note that it has told all"
+    );
     let entry = Entry { limit: budget(1), charge: Amount::new(994) };
     let plan = Arc::new(Plan::new(vec![entry]).unwrap());
     let verdict = store.reserve(ReservationId::new(1), plan, Attempt::First).await.unwrap();
@@ -111,7 +120,9 @@ async fn calls_that_pass_while_an_emptied_redis_is_told_count_once() {
             Ok(())
         }
     };
-    let shared = start(&server, Arc::new(spent), clock);
+    let spent: Arc<Told> = Arc::new(spent);
+    let guard = Guard { copy: "one".into(), copies: NonZeroU64::MIN, spent };
+    let shared = start(&server.settings("tollgate"), guard, clock);
     let store = shared.store();
     let is_ready = async || says(&server, &["EXISTS", "tollgate:ready"], |exists| exists == "1");
     until(is_ready).await;
@@ -149,6 +160,110 @@ async fn calls_that_pass_while_an_emptied_redis_is_told_count_once() {
     let ended = u64::try_from(events.lock().unwrap().len()).unwrap();
     assert_eq!((view.spent, view.held), (ExactAmount::whole(3 * ended), Amount::ZERO), "{ended} calls");
     assert!(store.status().available && store.status().outages == 0);
+}
+
+/// What is spent of the first budget.
+async fn spent(store: &impl Store) -> u64 {
+    store.inspect(&[budget(0)]).await.unwrap()[0].spent.units()
+}
+
+/// The mark says that what the copies told is there: those that were told of are only gone from among them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn copies_that_are_gone_while_the_mark_is_there_are_not_told_again() {
+    let server = RedisServer::start().unwrap();
+    let two = NonZeroU64::new(2).unwrap();
+    let settings = server.settings("tollgate");
+    let shared = ["one", "two"].map(|name| copy_of(&settings, name, two, 1));
+    let store = shared[0].store();
+    let has_copies =
+        async |wanted: &str| says(&server, &["HLEN", "tollgate:copies"], |copies| copies == wanted);
+    until(async || says(&server, &["EXISTS", "tollgate:ready"], |exists| exists == "1")).await;
+    assert_eq!(spent(&store).await, 14);
+    // As left by a version that leaves no notes: they are there before anything is lost.
+    server.command(&["DEL", "tollgate:told:one", "tollgate:told:two"]).unwrap();
+    let notes = ["EXISTS", "tollgate:told:one", "tollgate:told:two"];
+    until(async || says(&server, &notes, |notes| notes == "2")).await;
+    for _ in 0..2 {
+        server.command(&["DEL", "tollgate:copies"]).unwrap();
+        until(async || has_copies("2").await).await;
+    }
+    server.command(&["HDEL", "tollgate:copies", "two"]).unwrap();
+    until(async || has_copies("2").await).await;
+    assert_eq!(spent(&store).await, 14);
+
+    // A copy that is new tells.
+    let three = copy_of(&settings, "three", two, 1);
+    until(async || has_copies("3").await).await;
+    assert_eq!(spent(&store).await, 21);
+    drop(three);
+
+    // Deleted one after the other, whichever is first, all is told again.
+    let counter = "tollgate:{tenant 0}:c:micro_usd:day";
+    for [first, other] in [["copies", "ready"], ["ready", "copies"]] {
+        server.command(&["DEL", &format!("tollgate:{first}")]).unwrap();
+        let is_back = if first == "copies" { "2" } else { "1" };
+        let command = if first == "copies" { "HLEN" } else { "EXISTS" };
+        until(async || says(&server, &[command, &format!("tollgate:{first}")], |found| found == is_back))
+            .await;
+        server.command(&["DEL", &format!("tollgate:{other}"), counter]).unwrap();
+        until(async || has_copies("2").await && spent(&store).await == 14).await;
+        until(async || says(&server, &["EXISTS", "tollgate:ready"], |exists| exists == "1")).await;
+    }
+    assert_eq!(spent(&store).await, 14);
+    // And in one command.
+    server.command(&["DEL", "tollgate:ready", "tollgate:copies", counter]).unwrap();
+    until(async || says(&server, &["EXISTS", "tollgate:ready"], |exists| exists == "1")).await;
+    assert_eq!(spent(&store).await, 14);
+}
+
+/// Each tag has copies and a mark of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn copies_that_are_gone_in_a_cluster_are_not_told_again() {
+    let cluster = RedisCluster::start(3).unwrap();
+    let shared = copy_of(&cluster.settings("tollgate"), "one", NonZeroU64::MIN, 20);
+    let of_kind = |kind: &str| {
+        let mut keys = cluster.keys().unwrap();
+        keys.retain(|(_, key)| key.ends_with(kind));
+        keys
+    };
+    until(async || of_kind(":ready").len() == 256).await;
+    for (node, key) in of_kind(":copies") {
+        cluster.nodes()[node].command(&["DEL", &key]).unwrap();
+    }
+    until(async || of_kind(":copies").len() == 256).await;
+    let budgets: Vec<_> = (0..20).map(budget).collect();
+    for view in shared.store().inspect(&budgets).await.unwrap() {
+        assert_eq!(view.spent, ExactAmount::whole(7), "{:?}", view.key);
+    }
+}
+
+/// Where neither copies nor a note of one is there, what the mark says counts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_copy_that_finds_the_mark_only_tells_nothing() {
+    let server = RedisServer::start().unwrap();
+    let shared = copy(&server, 1);
+    let store = shared.store();
+    let is_among = async || says(&server, &["HEXISTS", "tollgate:copies", "one"], |is| is == "1");
+    until(is_among).await;
+    server.command(&["DEL", "tollgate:copies", "tollgate:told:one"]).unwrap();
+    until(is_among).await;
+    assert_eq!(spent(&store).await, 7);
+}
+
+/// What lies under a counter's key is not replaced by what a copy tells.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_is_told_does_not_replace_what_is_no_counter() {
+    let server = RedisServer::start().unwrap();
+    let counter = "tollgate:{tenant 0}:c:micro_usd:day";
+    server.command(&["HSET", counter, "field", "value"]).unwrap();
+    let shared = copy(&server, 1);
+    // Nothing else looks whether a key is there.
+    until(async || says(&server, &["INFO", "commandstats"], |calls| calls.contains("cmdstat_exists:"))).await;
+    assert_eq!(server.command(&["HGET", counter, "field"]).unwrap(), "value");
+    assert!(says(&server, &["EXISTS", "tollgate:ready"], |exists| exists == "0"));
+    server.command(&["DEL", counter]).unwrap();
+    until(async || says(&server, &["EXISTS", "tollgate:ready"], |exists| exists == "1")).await;
+    assert_eq!(spent(&shared.store()).await, 7);
 }
 
 /// Nobody has to call for it to be known that there is no Redis.

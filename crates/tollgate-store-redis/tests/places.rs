@@ -299,13 +299,15 @@ async fn a_place_beside_a_counter_that_cannot_be_read_is_given_back() {
     let (server, clock) = (RedisServer::start().unwrap(), clock());
     let dead = Copy::start(&server, &clock, "dead").await;
     let other = Copy::start(&server, &clock, "other").await;
-    let places = [("acme", "broken"), ("acme", "whole")];
+    let places = [("acme", "broken"), ("acme", "hash"), ("acme", "whole")];
     let entries = places.map(|(tenant, name)| entry(tenant, name, Rule::Concurrent, 9, 1));
     let plan = Arc::new(Plan::new(entries.to_vec()).unwrap());
     dead.reserve_all(1, &plan).await;
     server.command(&["SET", "toll*gate:{acme}:c:broken", "not a counter"]).unwrap();
+    server.command(&["DEL", "toll*gate:{acme}:c:hash"]).unwrap();
+    server.command(&["HSET", "toll*gate:{acme}:c:hash", "no", "counter"]).unwrap();
     pass(&clock, SILENT, &[&other]).await;
-    let whole = Plan::new(vec![plan.entries()[1].clone()]).unwrap();
+    let whole = Plan::new(vec![plan.entries()[2].clone()]).unwrap();
     assert_eq!(other.stand(&whole).await, [(0, 0)]);
     assert_eq!(server.command(&["GET", "toll*gate:{acme}:c:broken"]).unwrap(), "not a counter");
 }

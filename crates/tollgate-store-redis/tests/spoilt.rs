@@ -233,6 +233,183 @@ async fn a_settlement_beside_a_counter_that_cannot_be_read_settles_all_others() 
     assert_eq!(stand(&store, &others).await[0], (27, 0));
 }
 
+/// Numbers at the ends of what a field may hold, and beyond.
+const ODD: [i64; 10] =
+    [-1, 0, 1, 1_000_000, -1_000_000_000_000_000, (1 << 53) - 1, 1 << 53, (1 << 53) + 1, i64::MAX, i64::MIN];
+
+/// The number in the text of Lua that has its bytes.
+fn in_lua(number: i64) -> String {
+    let bytes: String = number.to_le_bytes().iter().map(|byte| format!("\\{byte:03}")).collect();
+    format!("'{bytes}'")
+}
+
+/// To look at a counter takes the functions of the rules, to decide by it and to settle does not where it can.
+#[tokio::test]
+async fn odd_numbers_in_a_counter_are_taken_for_one_by_the_quick_way_only_if_the_rules_do() {
+    let server = RedisServer::start().unwrap();
+    let store = connect(&server).await;
+    let window = MINUTE;
+    let periods = [Period::Minute, Period::Hour, Period::Day, Period::Week, Period::Month, Period::Total];
+    let mut rules = vec![
+        Rule::Idle { after: MINUTE },
+        Rule::Elapsed { after: MINUTE },
+        Rule::Concurrent,
+        Rule::SlidingWindow { window },
+        Rule::BucketedWindow { window },
+        Rule::TokenBucket { window },
+    ];
+    rules.extend(periods.map(Rule::Calendar));
+    let (mut id, mut readable, mut spoilt) = (0, 0, 0);
+    for (number, rule) in rules.into_iter().enumerate() {
+        let limit = limit(&format!("limit {number}"), rule);
+        let (plan, only) = (plan(&[&limit]), [Arc::clone(&limit)]);
+        let held = reserve(&store, u128::MAX - u128::try_from(number).unwrap(), &plan).await.unwrap();
+        let fields = (bytes(&server, &limit).len() / 2 - 1) / 8;
+        settle(&store, &held).await.unwrap();
+        for (field, odd) in (0..fields).flat_map(|field| ODD.map(|odd| (field, odd))) {
+            id += 2;
+            let case = format!("{rule:?}: {odd} in field {field}");
+            server.command(&["DEL", &key(&limit)]).unwrap();
+            let held = reserve(&store, id, &plan).await.unwrap();
+            let (from, after) = (1 + 8 * field, 10 + 8 * field);
+            overwrite(&server, &limit, &format!("cut(v, 1, {from}) .. {} .. cut(v, {after})", in_lua(odd)));
+            let before = bytes(&server, &limit);
+            let is_spoilt = matches!(store.inspect(&only).await, Err(StoreError::Corrupt(_)));
+            let answer = store.reserve(ReservationId::new(id + 1), Arc::clone(&plan), Attempt::First).await;
+            assert_eq!(is_corrupt(&answer, &limit), is_spoilt, "{case}: {answer:?}");
+            assert!(is_spoilt || answer.is_ok(), "{case}: {answer:?}");
+            assert!(is_spoilt || store.inspect(&only).await.is_ok(), "{case}: as reserved");
+            let answer = settle(&store, &held).await;
+            assert_eq!(is_corrupt(&answer, &limit), is_spoilt, "{case}: {answer:?}");
+            assert!(is_spoilt || answer.is_ok(), "{case}: {answer:?}");
+            assert!(is_spoilt || store.inspect(&only).await.is_ok(), "{case}: as settled");
+            assert!(!is_spoilt || bytes(&server, &limit) == before, "{case}: it was changed");
+            *(if is_spoilt { &mut spoilt } else { &mut readable }) += 1;
+        }
+    }
+    assert!(readable > 100 && spoilt > 100, "{readable} can be read, {spoilt} cannot");
+}
+
+/// What makes something of each type but a text.
+const OTHER_TYPES: [&[&str]; 5] = [
+    &["HSET", "key", "field", "value"],
+    &["RPUSH", "key", "value"],
+    &["SADD", "key", "value"],
+    &["ZADD", "key", "1", "value"],
+    &["XADD", "key", "*", "field", "value"],
+];
+
+/// Puts something of another type under a key.
+fn replace(server: &RedisServer, key: &str, with: &[&str]) {
+    server.command(&["DEL", key]).unwrap();
+    let words: Vec<_> = with.iter().map(|word| if *word == "key" { key } else { *word }).collect();
+    server.command(&words).unwrap();
+}
+
+/// Tells what lies under a key from anything else, whatever its type.
+fn dump(server: &RedisServer, key: &str) -> String {
+    let script = "return redis.sha1hex(redis.call('DUMP', KEYS[1]) or '')";
+    server.command(&["EVAL", script, "1", key]).unwrap()
+}
+
+#[tokio::test]
+async fn what_is_of_another_type_than_a_counter_decides_nothing_and_is_not_replaced() {
+    let server = RedisServer::start().unwrap();
+    let store = connect(&server).await;
+    let (window, other) = (MINUTE, limit("other", Rule::Concurrent));
+    let rules = [
+        Rule::Calendar(Period::Total),
+        Rule::Calendar(Period::Day),
+        Rule::Idle { after: MINUTE },
+        Rule::Elapsed { after: MINUTE },
+        Rule::Concurrent,
+        Rule::SlidingWindow { window },
+        Rule::BucketedWindow { window },
+        Rule::TokenBucket { window },
+    ];
+    let mut id = 0;
+    for (number, rule) in rules.into_iter().enumerate() {
+        let limit = limit(&format!("limit {number}"), rule);
+        let plan = plan(&[&other, &limit]);
+        for with in OTHER_TYPES {
+            id += 2;
+            let case = format!("{rule:?}: {}", with[0]);
+            let held = reserve(&store, id, &plan).await.unwrap();
+            replace(&server, &key(&limit), with);
+            let before = dump(&server, &key(&limit));
+            let answer = store.reserve(ReservationId::new(id + 1), Arc::clone(&plan), Attempt::First).await;
+            assert!(is_corrupt(&answer, &limit), "{case}: {answer:?}");
+            let answer = store.extend(&held, 1, &[Amount::new(1); 2]).await;
+            assert!(is_corrupt(&answer, &limit), "{case}: {answer:?}");
+            let answer = store.inspect(&[Arc::clone(&limit)]).await;
+            assert!(matches!(answer, Err(StoreError::Corrupt(_))), "{case}: {answer:?}");
+            let answer = settle(&store, &held).await;
+            assert!(is_corrupt(&answer, &limit), "{case}: {answer:?}");
+            assert_eq!(stand(&store, &[&other]).await, [(0, 0)], "{case}");
+            assert_eq!(dump(&server, &key(&limit)), before, "{case}");
+            server.command(&["DEL", &key(&limit)]).unwrap();
+        }
+    }
+}
+
+/// By the quick way, by the rules, and where a refusal is kept.
+#[tokio::test]
+async fn what_is_of_another_type_than_a_reservation_stops_its_call_only() {
+    let server = RedisServer::start().unwrap();
+    let store = connect(&server).await;
+    let day = limit("day", Rule::Calendar(Period::Day));
+    let bucket = limit("bucket", Rule::TokenBucket { window: MINUTE });
+    for (id, plan) in [(1, plan(&[&day])), (2, plan(&[&day, &bucket]))] {
+        for with in OTHER_TYPES {
+            let held = reserve(&store, id, &plan).await.unwrap();
+            let record = server.command(&["KEYS", "*:r:*"]).unwrap();
+            replace(&server, &record, with);
+            let (before, stands) = (dump(&server, &record), stand(&store, &[&day, &bucket]).await);
+            let answer = store.reserve(held.id, Arc::clone(&plan), Attempt::First).await;
+            assert!(matches!(answer, Err(StoreError::Corrupt(_))), "{}: {answer:?}", with[0]);
+            let answer = store.extend(&held, 1, &vec![Amount::new(1); plan.entries().len()]).await;
+            assert!(matches!(answer, Err(StoreError::Corrupt(_))), "{}: {answer:?}", with[0]);
+            let answer = settle(&store, &held).await;
+            assert!(matches!(answer, Err(StoreError::Corrupt(_))), "{}: {answer:?}", with[0]);
+            let entry = Entry { limit: Arc::clone(&day), charge: Amount::new(1_001) };
+            let large = Arc::new(Plan::new(vec![entry]).unwrap());
+            let answer = store.reserve(held.id, large, Attempt::Retry).await;
+            assert!(matches!(answer, Err(StoreError::Corrupt(_))), "{}: {answer:?}", with[0]);
+            assert_eq!(stand(&store, &[&day, &bucket]).await, stands, "{}", with[0]);
+            assert_eq!(dump(&server, &record), before, "{}", with[0]);
+            server.command(&["DEL", &record]).unwrap();
+        }
+    }
+}
+
+/// A reservation knows by itself what its extensions have charged.
+#[tokio::test]
+async fn a_reservation_whose_extensions_are_gone_is_settled_in_full() {
+    let server = RedisServer::start().unwrap();
+    let store = connect(&server).await;
+    let (day, open) = (limit("day", Rule::Calendar(Period::Day)), limit("open", Rule::Concurrent));
+    let plan = plan(&[&day, &open]);
+    for (id, with) in (1..).zip(OTHER_TYPES.into_iter().chain([&["HSET", "key", "1", "x"][..], &["PING"]])) {
+        let held = reserve(&store, id, &plan).await.unwrap();
+        let verdict = store.extend(&held, 1, &[Amount::new(5), Amount::new(1)]).await.unwrap();
+        assert!(matches!(verdict, Verdict::Admitted(_)));
+        let extensions = server.command(&["KEYS", "*:x:*"]).unwrap();
+        replace(&server, &extensions, with);
+        let (before, spent) = (dump(&server, &extensions), 3 * (u64::try_from(id).unwrap() - 1));
+        if !matches!(with[0], "HSET" | "PING") {
+            let answer = store.extend(&held, 2, &[Amount::new(5), Amount::new(1)]).await;
+            assert!(matches!(answer, Err(StoreError::Corrupt(_))), "{with:?}: {answer:?}");
+        }
+        assert_eq!(stand(&store, &[&day, &open]).await, [(spent, 15), (0, 11)], "{with:?}");
+        let answer = settle(&store, &held).await;
+        assert!(matches!(answer, Err(StoreError::Corrupt(_))), "{with:?}: {answer:?}");
+        assert_eq!(stand(&store, &[&day, &open]).await, [(spent + 3, 0), (0, 0)], "{with:?}");
+        assert_eq!(dump(&server, &extensions), before, "{with:?}");
+        assert_eq!(settle(&store, &held).await.unwrap(), Settled::Already);
+        server.command(&["DEL", &extensions]).unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_settlement_that_meets_a_record_that_cannot_be_read_changes_nothing() {
     let server = RedisServer::start().unwrap();

@@ -10,7 +10,9 @@ local function BucketedWindow()
 
   function Rule.restored(param, fields)
     local buckets = Buckets.restored(fields)
-    return buckets and { code = 'b', rule = Rule, param = param, buckets = buckets }
+    if buckets and Buckets.start(param, buckets.latest + COUNTED) <= EXACT_MAX then
+      return { code = 'b', rule = Rule, param = param, buckets = buckets }
+    end
   end
 
   function Rule.stored(counter)

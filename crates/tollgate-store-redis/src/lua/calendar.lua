@@ -1,7 +1,7 @@
 -- The calendar budget: all that falls into one period in UTC, to the millionth of a unit.
 --
--- Days and months as in Howard Hinnant's days_from_civil / civil_from_days
--- (https://howardhinnant.github.io/date_algorithms.html), for days from 1970 on.
+-- Months as in Howard Hinnant's civil_from_days (https://howardhinnant.github.io/date_algorithms.html), for days from
+-- 1970 on.
 
 local function Calendar()
   local Rule = {}
@@ -21,14 +21,6 @@ local function Calendar()
     return (era * 400 + year) * 12 + floor((5 * of_year + 2) / 153) + 2
   end
 
-  local function first_day_of_month(month)
-    local since_march = month - 2
-    local year, months = floor(since_march / 12), since_march % 12
-    local of_era = year % 400
-    return floor(year / 400) * ERA_DAYS + of_era * 365 + floor(of_era / 4) - floor(of_era / 100)
-      + floor((months * 153 + 2) / 5) - EPOCH_DAY
-  end
-
   local function period_index(period, at)
     if period == MINUTE then
       return floor(at / MINUTE_MS)
@@ -45,22 +37,6 @@ local function Calendar()
     return 0
   end
 
-  -- The first moment after a period; nil for the one without end.
-  local function period_end(period, index)
-    local following = index + 1
-    if period == MINUTE then
-      return following * MINUTE_MS
-    elseif period == HOUR then
-      return following * HOUR_MS
-    elseif period == DAY then
-      return following * DAY_MS
-    elseif period == WEEK then
-      return sub(following * 7, 3) * DAY_MS
-    elseif period == MONTH then
-      return first_day_of_month(following) * DAY_MS
-    end
-  end
-
   local function counter_of(param, index, millionths, units, held)
     return {
       code = 'c', rule = Rule, param = param, index = index, millionths = millionths, units = units, held = held,
@@ -73,7 +49,9 @@ local function Calendar()
 
   function Rule.restored(param, fields)
     local index, over, millionths, units, held = exact_numbers(5, fields)
-    if index and param <= TOTAL and over == (period_end(param, index) or EXACT_MAX) and millionths < MILLIONTHS then
+    if index and param <= TOTAL and over == (period_end(param, index) or index == 0 and EXACT_MAX)
+      and millionths < MILLIONTHS
+    then
       return counter_of(param, index, millionths, units, held)
     end
   end

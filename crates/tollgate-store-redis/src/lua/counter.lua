@@ -44,6 +44,23 @@ local function under(counter, entry, now)
   return other
 end
 
+-- What is no text has no value for MGET, as what is not there. A limit on size has no counter, and nobody looks at its
+-- key.
+local function find_other_types(entries)
+  local absent = {}
+  for _, entry in ipairs(entries) do
+    if not entry.before and entry.code ~= 'p' then
+      absent[#absent + 1] = entry.key
+    end
+  end
+  if #absent > 0 and redis.call('EXISTS', unpack(absent)) > 0 then
+    for _, entry in ipairs(entries) do
+      local is_absent = not entry.before and entry.code ~= 'p'
+      entry.is_spoilt = entry.is_spoilt or (is_absent and redis.call('EXISTS', entry.key) == 1)
+    end
+  end
+end
+
 -- The entries of `plan` with their counters: `stored` as it was found or false, `counter` as it is, or would be, under
 -- the limit's rule, or a new one. `ask` is what is asked of it. Then the indices of those that cannot be read, if there are
 -- any: they are `spoilt`, and to be left as they are.
@@ -59,16 +76,18 @@ local function read_entries(plan, keys, values, skip, now)
       before = value, became = value,
     }
     entry.is_spoilt = value and not entry.stored
-    if entry.is_spoilt then
-      spoilt[#spoilt + 1] = text(entry.index)
-    elseif not value then
+    if not value then
       entry.counter = entry.rule.new(entry.param, now)
-    elseif has_rule_of(entry.stored, entry) then
-      entry.counter = entry.stored
-    else
-      entry.counter = under(entry.stored, entry, now)
+    elseif entry.stored then
+      entry.counter = has_rule_of(entry.stored, entry) and entry.stored or under(entry.stored, entry, now)
     end
     entries[place] = entry
+  end
+  find_other_types(entries)
+  for _, entry in ipairs(entries) do
+    if entry.is_spoilt then
+      spoilt[#spoilt + 1] = text(entry.index)
+    end
   end
   return entries, #spoilt > 0 and table.concat(spoilt, ',')
 end

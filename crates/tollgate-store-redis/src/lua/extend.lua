@@ -9,11 +9,10 @@ local now, fingerprint, flags, step, charges = now_ms(ARGV[1]), ARGV[2], ARGV[3]
 local is_split = has(flags, 's')
 local values = redis.call('MGET', KEYS[1], unpack(KEYS, 3))
 
-if not values[1] then
+local record = record_at(KEYS[1], values[1])
+if not record then
   return 'X held'
-end
-local record = read_record(values[1])
-if record.plan ~= fingerprint then
+elseif record.plan ~= fingerprint then
   return 'X plan'
 elseif record.state ~= 'H' then
   return 'X held'
@@ -56,9 +55,10 @@ if fits and not has(flags, 'l') then
       charged[place] = add(charged[place], asked[place])
     end
   end
-  write_changed(entries, now)
+  -- Before anything else is written: what lies there may be of another type.
   redis.call('HSET', KEYS[2], ARGV[4], extension(charges, list_of(slots), answer))
   redis.call('PEXPIRE', KEYS[2], text(HELD_KEPT_MS))
+  write_changed(entries, now)
   local rest = rest_of_held(step, holding.count + 1, holding.slots, charged)
   write_record(KEYS[1], 'H', fingerprint, record.answer, record.places, rest)
   return is_split and answer .. '\n' .. trace(entries) or answer

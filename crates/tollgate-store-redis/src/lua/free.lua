@@ -5,8 +5,8 @@
 -- the reservation has to be.
 
 local life = ARGV[2]
-local value = redis.call('GET', KEYS[1])
-local record = value and read_record(value)
+local values = redis.call('MGET', unpack(KEYS))
+local record = record_at(KEYS[1], values[1])
 if not record or record.state ~= 'H' or string.sub(record.places, 1, #life) ~= life then
   return '0'
 end
@@ -24,10 +24,11 @@ while from <= #record.places do
   if key ~= KEYS[number + 1] then
     error('ERR the places are not those of the call')
   end
-  local stored = redis.call('GET', key)
+  local stored = values[number + 1]
   local counter = stored and restored(stored)
   entries[number] = { key = key, stored = counter, changed = false }
-  freed = freed + (stored and not counter and 0 or 1)
+  local is_there = stored or redis.call('EXISTS', key) == 1
+  freed = freed + (is_there and not counter and 0 or 1)
   if counter and counter.code == 'o' then
     counter.rule.settle(counter, nil, { { 0, charge } })
     entries[number].changed = counter

@@ -14,6 +14,7 @@ if #KEYS > 1 and (quick_flags == 0 or quick_flags == 4) then
   local floor, ceil, max, abs = math.floor, math.ceil, math.max, math.abs
   local format, cut = string.format, string.sub
   local pack, parse, call, asked, keys = struct.pack, struct.unpack, redis.call, ARGV[1], KEYS
+  local most = 9007199254740991
   local values = call('MGET', unpack(keys, 2))
   local fits = quick_flags == 0 or values[#keys - 1]
   local now = quick_given
@@ -26,7 +27,7 @@ if #KEYS > 1 and (quick_flags == 0 or quick_flags == 4) then
   -- As large as they usually become.
   local stored = { false, false, false, false, false, false, false, false }
   local slots = { false, false, false, false, false, false, false, false }
-  local kept, least, least_limit, least_place, least_resets
+  local absent, kept, least, least_limit, least_place, least_resets
   -- Whose places of limits on concurrency it takes, and which.
   local places = ''
   local place = 0
@@ -35,21 +36,24 @@ if #KEYS > 1 and (quick_flags == 0 or quick_flags == 4) then
     place = place + 1
     local value = values[place]
     local is, length, a, b, c, used, held = code, param, -1, 0, 0, 0, 0
-    if value then
+    local size = value and #value
+    if size == 49 or (code == 'b' and value and size > 49 and (size - 49) % 24 == 0) then
+      -- Without a sign: what is negative is too large to be exact.
+      is, length, a, b, c, used, held = parse('<c1LLLLLL', value)
+    elseif value then
       is = false
-      local size = #value
-      if size == 49 or (code == 'b' and size > 49 and (size - 49) % 24 == 0) then
-        -- Without a sign: what is negative is too large to fit.
-        is, length, a, b, c, used, held = parse('<c1LLLLLL', value)
-      end
+    elseif code ~= 'p' then
+      absent = absent or {}
+      absent[#absent + 1] = keys[place + 1]
     end
     -- What is left with this charge, when a rate begins anew, how long a counter is kept that is written as a whole.
     local left, resets_at, kept_ms = -1, nil, nil
-    if is ~= code or length ~= param then
-      -- It counts by another rule.
+    if is ~= code or length ~= param or a + c + used + held > most or b > most then
+      -- It counts by another rule, or no rule has written it. That is told as in their files, but for buckets before
+      -- the latest, which nobody looks at here.
     elseif code == 'w' then
       -- The window's index, and of the one before what was used and held.
-      local window_ms, parts = max(param, 1), 60000
+      local window_ms, parts = param == 0 and 1 or param, 60000
       local current = (now - now % window_ms) / window_ms
       if current > a then
         if current == a + 1 then
@@ -59,40 +63,52 @@ if #KEYS > 1 and (quick_flags == 0 or quick_flags == 4) then
         end
         a, used, held, kept_ms = current, 0, 0, 3 * param + 60000
       end
-      local parts_left = max(now - a * window_ms, 0)
+      local parts_left = now - a * window_ms
+      if parts_left < 0 then
+        parts_left = 0
+      end
       if window_ms > parts then
-        parts_left = max(parts - floor(parts_left * parts / window_ms), 0)
+        parts_left = parts - floor(parts_left * parts / window_ms)
       else
         parts = window_ms
-        parts_left = max(parts - parts_left, 0)
+        parts_left = parts - parts_left
+      end
+      if parts_left < 0 then
+        parts_left = 0
       end
       local rest = b % parts
-      left = limit - used - charge - (b - rest) / parts * parts_left - ceil(rest * parts_left / parts)
       resets_at = (a + 1) * window_ms
+      if resets_at <= most then
+        left = limit - used - charge - (b - rest) / parts * parts_left - ceil(rest * parts_left / parts)
+      end
     elseif code == 'b' then
       -- The latest part, and of those before it what is used and held. Where it is over the rules find out the rest.
-      local window_ms = max(param, 1)
-      if used > 0 and floor(now * 60 / window_ms) <= a then
-        left, resets_at = limit - b - used - charge, ceil((a + 61) * window_ms / 60)
+      local window_ms = param == 0 and 1 or param
+      resets_at = ceil((a + 61) * window_ms / 60)
+      if used > 0 and floor(now * 60 / window_ms) <= a and resets_at <= most and (size > 49) == (b + c > 0) then
+        left = limit - b - used - charge
       end
     elseif code == 'c' then
       -- A period's number, when it is over, millionths.
-      if now < b then
+      if now < b and b == (period_end(param, a) or a == 0 and most) and c < 1000000 then
         left = limit - used - charge - (c == 0 and 0 or 1)
         -- Without an end, it lives on from its last use.
         kept_ms = param == 5 and 316224060000
       end
     elseif code == 'i' then
       -- When the session began, until when it lasts, millionths.
+      local is_readable = b > a and c < 1000000
       if now >= b then
         a, b, c, used, held = now, now, 0, 0, 0
       end
-      left = limit - used - charge - (c == 0 and 0 or 1)
+      if is_readable then
+        left = limit - used - charge - (c == 0 and 0 or 1)
+      end
       b = max(b, max(now, a) + max(param, 1))
       kept_ms = b - now + 60000
     elseif code == 'o' then
       -- Since when it is kept.
-      if value or charge > 0 then
+      if (value or charge > 0) and used == held and b == 0 and c == 0 then
         left = limit - used - charge
       end
       if now >= a + 3600000 then
@@ -106,8 +122,8 @@ if #KEYS > 1 and (quick_flags == 0 or quick_flags == 4) then
       left = limit - charge
     end
 
-    fits = left >= 0 and held + charge <= 9007199254740991
-    slots[place], used, held = max(a, 0), used + charge, held + charge
+    fits = left >= 0 and held + charge <= most
+    slots[place], used, held = a < 0 and 0 or a, used + charge, held + charge
     if code == 'p' then
       -- Nothing is counted.
     elseif kept_ms then
@@ -133,7 +149,8 @@ if #KEYS > 1 and (quick_flags == 0 or quick_flags == 4) then
     end
   end
 
-  if fits then
+  -- What MGET has passed over may be of another type.
+  if fits and not (absent and call('EXISTS', unpack(absent)) > 0) then
     local answer
     if least then
       answer = format('A %d - %d %d %d', now, least_place, least, max(least_resets - now, 0))

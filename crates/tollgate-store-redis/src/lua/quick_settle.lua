@@ -12,6 +12,7 @@ do
   quick_values = values
   local record, count = values[1], #keys - 2
   local plan_from = 33 + 16 * count
+  local most = 9007199254740991
   local fits, answer, places, slots_from = false, nil, nil, nil
   if record then
     local state, fingerprint, _, made
@@ -46,17 +47,23 @@ do
     local kept_ms
     if code == 'p' then
       fits = not value
-    elseif is ~= code or length ~= param then
+    elseif is ~= code or length ~= param or a + c + used + held > most or b > most then
       fits = false
     elseif code == 'w' then
+      local window_ms = param == 0 and 1 or param
       local whole = millionths > 0 and units + 1 or units
-      local back, beyond = max(charge - whole, 0), max(whole - charge, 0)
+      local back, beyond = charge - whole, 0
+      if back < 0 then
+        back, beyond = 0, -back
+      end
+      fits = (a + 1) * window_ms <= most
       if slot == a then
-        used, held = max(used - back, 0), max(held - charge, 0)
+        used, held = used - back, held - charge
+        used, held = used < 0 and 0 or used, held < 0 and 0 or held
       elseif slot == a - 1 then
         b, c = max(b - back, 0), max(c - charge, 0)
       end
-      local current = beyond > 0 and floor(now / max(param, 1)) or a
+      local current = beyond > 0 and floor(now / window_ms) or a
       if current > a then
         if current == a + 1 then
           b, c = used, held
@@ -69,12 +76,19 @@ do
     elseif code == 'b' then
       -- Of parts that are over the rules know.
       local whole = millionths > 0 and units + 1 or units
-      fits = slot == a and (whole <= charge or floor(now * 60 / max(param, 1)) <= a)
+      local window_ms = param == 0 and 1 or param
+      fits = slot == a and (whole <= charge or floor(now * 60 / window_ms) <= a) and (a + 61) * window_ms / 60 <= most
+        and (size > 49) == (b + c > 0)
       used, held = max(used - max(charge - whole, 0), 0) + max(whole - charge, 0), max(held - charge, 0)
     elseif code == 'c' or code == 'i' then
       -- Of a period or session that is over nothing changes, and the rules know how long it is kept.
-      fits = slot == a and (now < b or (code == 'c' and b > 0))
-      used, c, held = used - charge, c + millionths, max(held - charge, 0)
+      if code == 'c' then
+        fits = slot == a and b == (period_end(param, a) or a == 0 and most) and c < 1000000
+      else
+        fits = slot == a and now < b and b > a and c < 1000000
+      end
+      used, c, held = used - charge, c + millionths, held - charge
+      held = held < 0 and 0 or held
       if used < 0 then
         used, c = 0, millionths
       end
@@ -89,7 +103,7 @@ do
       end
     elseif code == 'o' then
       -- Of a place that was given back the rules know.
-      fits = places ~= '-' and used == held
+      fits = places ~= '-' and used == held and b == 0 and c == 0
       used = max(used - charge, 0)
       held = used
     else
@@ -98,7 +112,7 @@ do
 
     if code == 'p' then
       -- Nothing is counted.
-    elseif not fits or used > 9007199254740991 or held > 9007199254740991 then
+    elseif not fits or used > most or held > most then
       fits = false
     elseif kept_ms then
       kept = kept or {}

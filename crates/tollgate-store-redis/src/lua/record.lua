@@ -17,13 +17,32 @@ local function read_record(stored)
   return { state = state, plan = plan, answer = answer, places = places, rest = string.sub(stored, from) }
 end
 
+-- The record that MGET has found under `key`, or nothing.
+local function record_at(key, stored)
+  if stored then
+    return read_record(stored)
+  elseif redis.call('EXISTS', key) == 1 then
+    error('CORRUPT record')
+  end
+end
+
 local function record_of(state, plan, answer, places, rest)
   return pack('<c1c16I4c0I4c0', state, plan, #answer, answer, #places, places) .. rest
 end
 
+local function kept_ms(state)
+  return text(state == 'H' and HELD_KEPT_MS or ENDED_KEPT_MS)
+end
+
 local function write_record(key, state, plan, answer, places, rest)
-  local kept_ms = state == 'H' and HELD_KEPT_MS or ENDED_KEPT_MS
-  redis.call('SET', key, record_of(state, plan, answer, places, rest), 'PX', text(kept_ms))
+  redis.call('SET', key, record_of(state, plan, answer, places, rest), 'PX', kept_ms(state))
+end
+
+-- The same where there is none, before anything else is written: what MGET has not found may be of another type.
+local function write_new_record(key, state, plan, answer, places, rest)
+  if not redis.call('SET', key, record_of(state, plan, answer, places, rest), 'NX', 'PX', kept_ms(state)) then
+    error('CORRUPT record')
+  end
 end
 
 -- The places that a new reservation holds for `life`.
@@ -62,32 +81,39 @@ local function read_extension(made)
   return charges, slots, string.sub(made, from)
 end
 
--- What each entry of a reservation has booked, the latest first.
+-- The extensions of a reservation, the latest first.
+local function read_extensions(key)
+  local made, steps = redis.call('HGETALL', key), {}
+  for place = 1, #made, 2 do
+    local charges, slots = read_extension(made[place + 1])
+    steps[#steps + 1] = { number = tonumber(made[place]), charges = numbers_in(charges), slots = numbers_in(slots) }
+  end
+  table.sort(steps, function(one, other) return one.number > other.number end)
+  return steps
+end
+
+-- What each entry of a reservation has booked, the latest first, and whether its extensions could be read. Where not,
+-- what they booked counts as booked with the reservation.
 local function read_bookings(holding, entries, extensions_key)
-  local bookings, steps = {}, {}
-  for place in ipairs(entries) do
-    bookings[place] = {}
-  end
+  local bookings, is_read, steps = {}, true, {}
   if holding.count > 0 then
-    local made = redis.call('HGETALL', extensions_key)
-    for place = 1, #made, 2 do
-      steps[#steps + 1] = { number = tonumber(made[place]), made = made[place + 1] }
-    end
-    table.sort(steps, function(one, other) return one.number > other.number end)
-  end
-  for _, step in ipairs(steps) do
-    local charges, slots = read_extension(step.made)
-    charges = numbers_in(charges)
-    for place, slot in ipairs(numbers_in(slots)) do
-      if slot >= 0 then
-        table.insert(bookings[place], { slot, charges[place] })
-      end
-    end
+    is_read, steps = pcall(read_extensions, extensions_key)
+    is_read = is_read and #steps == holding.count
   end
   for place, entry in ipairs(entries) do
-    table.insert(bookings[place], { holding.slots[place], entry.charge })
+    local own = {}
+    for _, step in ipairs(is_read and steps or {}) do
+      if step.slots[place] >= 0 then
+        own[#own + 1] = { step.slots[place], step.charges[place] }
+      end
+    end
+    if not is_read then
+      own[1] = { holding.slots[place], sub(holding.charged[place], entry.charge) }
+    end
+    own[#own + 1] = { holding.slots[place], entry.charge }
+    bookings[place] = own
   end
-  return bookings
+  return bookings, is_read
 end
 
 -- Charges what was used without a reservation, to where it was admitted.

@@ -34,10 +34,10 @@ if fits and not is_look then
   for place, entry in ipairs(entries) do
     slots[place], entry.changed = book(entry, entry.charge, now)
   end
+  write_new_record(KEYS[1], 'H', fingerprint, answer, places_of(entries, life), rest_of_held(0, 0, slots))
   write_changed(entries, now)
-  write_record(KEYS[1], 'H', fingerprint, answer, places_of(entries, life), rest_of_held(0, 0, slots))
   return is_split and answer .. '\n' .. trace(entries) or answer
 elseif not fits and is_retry then
-  write_record(KEYS[1], 'R', fingerprint, answer, '', '')
+  write_new_record(KEYS[1], 'R', fingerprint, answer, '', '')
 end
 return answer

@@ -9,10 +9,10 @@ local now = now_ms(ARGV[1])
 if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then
   return 'S already'
 end
-local entries = read_all_entries(ARGV[5], KEYS, redis.call('MGET', unpack(KEYS, 2)), 0, now)
+local keys = { unpack(KEYS, 2) }
+local entries = read_all_entries(ARGV[5], keys, redis.call('MGET', unpack(keys)), 0, now)
 local actuals, moments = numbers_in(ARGV[3]), numbers_in(ARGV[4])
 for place, entry in ipairs(entries) do
-  entry.key = KEYS[place + 1]
   local counter = entry.stored or entry.counter
   counter.rule.record(counter, entry.limit, moments[place], actuals[2 * place - 1], actuals[2 * place])
   entry.changed = counter

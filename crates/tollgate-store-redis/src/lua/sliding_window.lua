@@ -20,7 +20,7 @@ local function SlidingWindow()
 
   function Rule.restored(param, fields)
     local index, prev_used, prev_held, cur_used, cur_held = exact_numbers(5, fields)
-    if index and param * PARTS_MAX <= EXACT_MAX then
+    if index and param * PARTS_MAX <= EXACT_MAX and (index + 1) * max(param, 1) <= EXACT_MAX then
       return counter_of(param, index, prev_used, prev_held, cur_used, cur_held)
     end
   end

@@ -7,7 +7,7 @@
 
 local now, fingerprint, step, refusal = now_ms(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local values = redis.call('MGET', KEYS[1], unpack(KEYS, 3))
-local record = values[1] and read_record(values[1])
+local record = record_at(KEYS[1], values[1])
 
 -- What is not there, or over, or another's, has been taken back. A refusal becomes that of the whole plan.
 if not record or record.plan ~= fingerprint or record.state ~= 'H' then
@@ -39,9 +39,11 @@ for place, entry in ipairs(entries) do
   -- A place that was given back is not given back twice.
   local is_given_back = not made and entry.code == 'o' and record.places == GIVEN_BACK
   if slots[place] >= 0 and not is_given_back then
-    if became[place] and became[place] == (values[place + 1] or '') then
+    if entry.is_spoilt then
+      -- Nothing of it is known.
+    elseif became[place] and became[place] ~= before[place] and became[place] == (values[place + 1] or '') then
       restored[#restored + 1] = place
-    elseif not entry.is_spoilt then
+    else
       entry.changed = settle(entry, { { slots[place], charge } }, 0, 0, now)
     end
     if made then

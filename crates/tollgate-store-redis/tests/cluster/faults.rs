@@ -176,9 +176,9 @@ async fn while_one_slot_is_on_its_way_what_others_have_lost_is_told() {
     let moved_keys = keys_of(&cluster, &moved);
     let moving = Move::begin(&cluster, 0, &moved_keys[0]);
     moved_keys.iter().for_each(|key| moving.key(key));
-    for key in keys_of(&cluster, &lost) {
-        cluster.nodes()[0].command(&["DEL", &key]).unwrap();
-    }
+    let lost_keys = keys_of(&cluster, &lost);
+    let delete: Vec<_> = std::iter::once("DEL").chain(lost_keys.iter().map(String::as_str)).collect();
+    cluster.nodes()[0].command(&delete).unwrap();
     assert!(reserve_until_answered(&store, 2, &plan(&[(&lost, 81)])).await.is_none(), "20 are spent");
     assert!(reserve_until_answered(&store, 3, &plan(&[(&lost, 80)])).await.is_some());
     let answer = store.reserve(ReservationId::new(4), plan(&[(&moved, 1)]), Attempt::First).await;
