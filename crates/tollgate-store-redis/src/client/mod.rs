@@ -4,7 +4,8 @@
 //! (`max_command_attempts`), follow a node of a cluster that sends it to another (`max_redirections`: after `ASK` it finds that
 //! the command has no attempt left, and ends all connections; [`is_elsewhere`]), end for good ([`keep`]), wait for an
 //! answer without end (`default_command_timeout`; options of a single call are ignored for scripts), queue without end
-//! (`max_command_buffer_len`), and take a server that says nothing for one that is there (`unresponsive`: for fred that
+//! (`max_command_buffer_len`), work off each wish for a new connection that has come together while there was none
+//! (`force_reconnection`; [`Client::renew`]), and take a server that says nothing for one that is there (`unresponsive`: for fred that
 //! begins anew with each write, so that a connection that has died in silence would live on as long as it is used;
 //! [`Silence`] ends that).
 
@@ -12,7 +13,14 @@ mod meaning;
 mod silence;
 mod troubles;
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use fred::{
@@ -56,6 +64,8 @@ pub(crate) struct Client {
     keeper: JoinHandle<()>,
     is_cluster: bool,
     silence: Silence,
+    /// Whether it is on its way to be made anew, because it has said nothing for too long.
+    is_renewed: Arc<AtomicBool>,
 }
 
 /// A script with its hash.
@@ -88,7 +98,8 @@ impl Client {
         });
         let fred = builder.build().map_err(of_url)?;
         let keeper = tokio::spawn(keep(fred.clone(), Running(fred.connect())));
-        Ok(Self { fred, keeper, is_cluster, silence: Silence::new(silence_max(settings)) })
+        let silence = Silence::new(silence_max(settings));
+        Ok(Self { fred, keeper, is_cluster, silence, is_renewed: Arc::default() })
     }
 
     /// Whether keys lie on several servers.
@@ -131,9 +142,7 @@ impl Client {
         keys: &[Bytes],
         arguments: impl Fn() -> Vec<Bytes>,
     ) -> Result<T, StoreError> {
-        if !self.is_connected() {
-            return Err(StoreError::NotApplied("there is no connection to Redis".to_owned()));
-        }
+        self.has_connection()?;
         let mut answer = self.ask_script(script, keys, &arguments).await;
         if is_elsewhere(&answer) {
             // In a box, as it is rare: what a call takes in memory is moved with each.
@@ -159,16 +168,34 @@ impl Client {
         }
     }
 
+    /// An error where there is no connection: what is sent then waits for one, and for nobody when it is sent at last.
+    fn has_connection(&self) -> Result<(), StoreError> {
+        let absent = || StoreError::NotApplied("there is no connection to Redis".to_owned());
+        self.is_connected().then_some(()).ok_or_else(absent)
+    }
+
     /// What came of a command, for the caller. Where nothing came of any for too long, the connection is made anew.
     fn heard<T>(&self, answer: Result<T, Error>) -> Result<T, StoreError> {
-        let is_silent = answer.as_ref().is_err_and(|error| *error.kind() == ErrorKind::Timeout);
-        if self.silence.lasts(is_silent)
-            && let Ok(runtime) = Handle::try_current()
-        {
-            let fred = self.fred.clone();
-            runtime.spawn(async move { fred.force_reconnection().await });
+        let has_timed_out = answer.as_ref().is_err_and(|error| *error.kind() == ErrorKind::Timeout);
+        // A time-out from before is nothing that the next connection has to answer for.
+        if self.silence.lasts(has_timed_out && self.is_connected()) {
+            self.renew();
         }
         answer.map_err(|error| meaning(&error))
+    }
+
+    /// Has the connection made anew, once: fred works off wishes for that one by one when it has a connection again, and
+    /// each of them ends the one that is there by then.
+    fn renew(&self) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        if self.is_renewed.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let (fred, renewal) = (self.fred.clone(), Renewal(Arc::clone(&self.is_renewed)));
+        runtime.spawn(async move {
+            let _renewal = renewal;
+            fred.force_reconnection().await
+        });
     }
 
     /// What `INFO` says in a section, of every server.
@@ -203,6 +230,7 @@ impl Client {
         command: CustomCommand,
         words: Vec<Value>,
     ) -> Result<T, StoreError> {
+        self.has_connection()?;
         self.heard(match server {
             Some(server) => self.fred.with_cluster_node(server).custom(command, words).await,
             None => self.fred.custom(command, words).await,
@@ -219,11 +247,21 @@ impl Client {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
+        self.has_connection()?;
         let mut answer = self.fred.mget(keys.to_vec()).await;
         if is_elsewhere(&answer) {
             answer = self.fred.mget(keys.to_vec()).await;
         }
         self.heard(answer)
+    }
+}
+
+/// A connection on its way to be made anew. Dropped when that is over, also where it ended with its runtime.
+struct Renewal(Arc<AtomicBool>);
+
+impl Drop for Renewal {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
     }
 }
 

@@ -1,0 +1,109 @@
+//! What an outage costs once it is over.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test may fail; helpers beside test functions are no tests to clippy"
+)]
+
+use std::{future::Future, net::Ipv4Addr, num::NonZeroU64, sync::Arc, time::Duration};
+
+use tokio::net::TcpListener;
+use tollgate_limiter::{
+    Amount, CounterKey, Enforcement, Entry, Limit, Period, Plan, ReservationId, Rule, Verdict,
+};
+use tollgate_store::{Attempt, Clock as _, FailurePolicy, FallbackStore, Store, StoreError, SystemClock};
+use tollgate_store_redis::{Guard, RedisStore, Settings, SharedStore, testing::RedisServer};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(10);
+
+async fn until<F: Future<Output = bool>>(is_so: impl Fn() -> F) {
+    let waiting = async {
+        while !is_so().await {
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.unwrap();
+}
+
+/// So short a time-out that a silence is found out at once.
+fn settings(server: &RedisServer) -> Settings {
+    Settings { timeout: Duration::from_millis(200), ..server.settings("tollgate") }
+}
+
+fn share(server: &RedisServer) -> SharedStore {
+    let policy = FailurePolicy {
+        retry: Duration::from_millis(20),
+        local_share: NonZeroU64::MIN,
+        closed: false,
+        remembered: Duration::from_secs(540),
+    };
+    let guard = Guard { copy: "one".into(), copies: NonZeroU64::MIN, spent: Arc::new(|_| Ok(())) };
+    SharedStore::start(&settings(server), policy, Some(guard), Arc::new(SystemClock::new())).unwrap()
+}
+
+async fn is_decided(store: &FallbackStore) -> bool {
+    let (key, rule) = (CounterKey::new("acme", "usd"), Rule::Calendar(Period::Day));
+    let limit = Arc::new(Limit { key, rule, amount: Amount::new(10), enforcement: Enforcement::Hard });
+    let plan = Arc::new(Plan::new(vec![Entry { limit, charge: Amount::new(1) }]).unwrap());
+    let answer = store.reserve(ReservationId::new(1), plan, Attempt::First).await;
+    matches!(answer, Ok(Verdict::Admitted(_)))
+}
+
+/// How many connections the server has taken, without the one that asks.
+fn taken(server: &RedisServer) -> u64 {
+    let stats = server.command(&["INFO", "stats"]).unwrap();
+    let line = stats.lines().find_map(|line| line.strip_prefix("total_connections_received:")).unwrap();
+    line.trim().parse::<u64>().unwrap() - 1
+}
+
+/// In place of a server: ends so many connections at once that ever later come. What is asked meanwhile has no answer.
+async fn refuse(port: u16, attempts: usize) {
+    let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+    for _ in 0..attempts {
+        drop(nobody.accept().await.unwrap());
+    }
+}
+
+/// The longer the outage, the more there was that could have asked for a new connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_was_asked_in_an_outage_asks_for_no_connections_after_it() {
+    // Of the store's own connection and that of this runtime; pauses double from a tenth of a second.
+    const ATTEMPTS: usize = 9;
+    let mut server = RedisServer::start_with(&["--save", "", "--appendonly", "yes"]).unwrap();
+    let shared = share(&server);
+    let store = shared.store();
+    until(|| async { is_decided(&store).await && shared.has_own_connection() }).await;
+    server.kill();
+    let asking = {
+        let store = store.clone();
+        tokio::spawn(async move { until(|| async { is_decided(&store).await }).await })
+    };
+    refuse(server.port(), ATTEMPTS).await;
+    server.restart().unwrap();
+    asking.await.unwrap();
+    until(|| async { is_decided(&store).await && shared.has_own_connection() }).await;
+    for _ in 0..20 {
+        assert!(is_decided(&store).await, "it was back");
+        tokio::time::sleep(PAUSE).await;
+    }
+    let taken = taken(&server);
+    // The start asks on one. That of the runtime is made anew once another server was seen to answer.
+    assert!(taken <= 5, "{taken} connections");
+}
+
+#[tokio::test]
+async fn without_a_connection_nothing_waits_for_one() {
+    let mut server = RedisServer::start().unwrap();
+    let store = RedisStore::connect(&settings(&server)).unwrap();
+    store.connected().await.unwrap();
+    assert_eq!(store.evicting_policy().await.unwrap(), None);
+    server.kill();
+    until(|| async { matches!(store.evicting_policy().await, Err(StoreError::NotApplied(_))) }).await;
+    let clock = SystemClock::new();
+    for _ in 0..1_000 {
+        assert!(matches!(store.evicting_policy().await, Err(StoreError::NotApplied(_))));
+    }
+    let took = clock.elapsed();
+    assert!(took < Duration::from_secs(10), "a thousand time-outs would take 100 s: {took:?}");
+}
