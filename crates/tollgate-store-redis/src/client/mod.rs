@@ -345,12 +345,14 @@ pub(crate) fn check(url: &str) -> Result<(), ConnectError> {
     config(url).map(drop)
 }
 
+/// What is wrong, but not in fred's words for a URL, which may have a password among them.
 fn of_url(error: Error) -> ConnectError {
-    let reason = error.details().trim_end_matches('.');
-    ConnectError::Url(format!(
-        "{reason}; it is `redis://user:password@host:port/database`, where `@`, `:`, `/`, `?`, `#` and spaces of user \
-         and password are percent-encoded (`@` is `%40`)"
-    ))
+    if *error.kind() == ErrorKind::Tls {
+        return ConnectError::Certificates(error.details().to_owned());
+    }
+    let form = "it is `redis://user:password@host:port/database`, where `@`, `:`, `/`, `?`, `#`, `%` and spaces of user and \
+                password are percent-encoded (`@` is `%40`)";
+    ConnectError::Url(form.to_owned())
 }
 
 /// How long a connection may say nothing to what it is asked.
