@@ -5,7 +5,7 @@
     reason = "a test may fail; helpers beside test functions are no tests to clippy"
 )]
 
-use std::{future::Future, net::Ipv4Addr, num::NonZeroU64, sync::Arc, time::Duration};
+use std::{cell::Cell, future::Future, net::Ipv4Addr, num::NonZeroU64, sync::Arc, time::Duration};
 
 use tokio::net::TcpListener;
 use tollgate_limiter::{
@@ -106,4 +106,23 @@ async fn without_a_connection_nothing_waits_for_one() {
     }
     let took = clock.elapsed();
     assert!(took < Duration::from_secs(10), "a thousand time-outs would take 100 s: {took:?}");
+}
+
+/// A server that is there and cannot be used is not asked again and again without a pause.
+#[tokio::test]
+async fn attempts_at_a_server_that_is_no_cluster_are_paced() {
+    const ATTEMPTS: u64 = 6;
+    let server = RedisServer::start().unwrap();
+    let url = format!("redis-cluster://127.0.0.1:{}", server.port());
+    let clock = SystemClock::new();
+    let before = taken(&server);
+    let _store = RedisStore::connect(&Settings { url, ..settings(&server) }).unwrap();
+    let asked = Cell::new(0);
+    until(|| async {
+        asked.set(asked.get() + 1);
+        taken(&server) - before - asked.get() >= ATTEMPTS
+    })
+    .await;
+    let took = clock.elapsed();
+    assert!(took > Duration::from_millis(2_500), "{ATTEMPTS} attempts in {took:?}");
 }

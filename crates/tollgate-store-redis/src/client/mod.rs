@@ -42,7 +42,7 @@ use crate::{ConnectError, Settings, address};
 pub(crate) use meaning::reason;
 use meaning::{is_elsewhere, meaning};
 use silence::Silence;
-pub(crate) use troubles::{Reconnections, Troubles};
+pub(crate) use troubles::{Reconnections, Trouble, Troubles, Why};
 
 /// What can be connected to.
 const SCHEMES: &[&str] =
@@ -66,6 +66,7 @@ pub(crate) struct Client {
     silence: Silence,
     /// Whether it is on its way to be made anew, because it has said nothing for too long.
     is_renewed: Arc<AtomicBool>,
+    why: Why,
 }
 
 /// A script with its hash.
@@ -97,9 +98,10 @@ impl Client {
             connection.unresponsive.interval = CHECK;
         });
         let fred = builder.build().map_err(of_url)?;
-        let keeper = tokio::spawn(keep(fred.clone(), Running(fred.connect())));
+        let made = Reconnections(fred.reconnect_rx());
+        let keeper = tokio::spawn(keep(fred.clone(), Running(fred.connect()), made));
         let silence = Silence::new(silence_max(settings));
-        Ok(Self { fred, keeper, is_cluster, silence, is_renewed: Arc::default() })
+        Ok(Self { fred, keeper, is_cluster, silence, is_renewed: Arc::default(), why: Why::default() })
     }
 
     /// Whether keys lie on several servers.
@@ -112,9 +114,14 @@ impl Client {
         self.fred.is_connected()
     }
 
-    /// Tells why there is no connection, as far as that is not just that nobody answers.
+    /// Tells why there is no connection.
     pub(crate) fn troubles(&self) -> Troubles {
-        Troubles(self.fred.error_rx())
+        Troubles { errors: self.fred.error_rx(), is_tls: self.fred.client_config().tls.is_some() }
+    }
+
+    /// Where to say why there is none.
+    pub(crate) fn why(&self) -> Why {
+        self.why.clone()
     }
 
     /// Tells of each time that a connection was made anew.
@@ -170,7 +177,10 @@ impl Client {
 
     /// An error where there is no connection: what is sent then waits for one, and for nobody when it is sent at last.
     fn has_connection(&self) -> Result<(), StoreError> {
-        let absent = || StoreError::NotApplied("there is no connection to Redis".to_owned());
+        let absent = || {
+            let why = self.why.get().map_or_else(String::new, |reason| format!(": {reason}"));
+            StoreError::NotApplied(format!("there is no connection to Redis{why}"))
+        };
         self.is_connected().then_some(()).ok_or_else(absent)
     }
 
@@ -274,12 +284,24 @@ impl Drop for Running {
     }
 }
 
-/// Begins again where fred ends by itself, as it does after some errors: calls would go on to queue for nobody.
-async fn keep(fred: Fred, mut running: Running) {
+/// Begins again where fred ends by itself, as it does after some errors: calls would go on to queue for nobody. Pauses
+/// double, and reasons are said once, until there has been a connection.
+async fn keep(fred: Fred, mut running: Running, mut made: Reconnections) {
+    let (first_ms, longest_ms) = RECONNECT_MS;
+    let (mut pause_ms, mut said) = (first_ms, None);
     loop {
-        let ended = (&mut running.0).await;
-        tracing::warn!(?ended, "the connection to Redis has ended, and is begun again");
-        tokio::time::sleep(Duration::from_millis(RECONNECT_MS.0.into())).await;
+        let ended = format!("{:?}", (&mut running.0).await);
+        if made.was_any() {
+            (pause_ms, said) = (first_ms, None);
+        }
+        if said.as_ref() == Some(&ended) {
+            tracing::debug!(ended, "the connection to Redis has ended again");
+        } else {
+            tracing::warn!(ended, "the connection to Redis has ended, and is begun again");
+        }
+        said = Some(ended);
+        tokio::time::sleep(Duration::from_millis(pause_ms.into())).await;
+        pause_ms = pause_ms.saturating_mul(2).min(longest_ms);
         running = Running(fred.connect());
     }
 }
