@@ -9,9 +9,11 @@ use std::{cell::Cell, future::Future, net::Ipv4Addr, num::NonZeroU64, sync::Arc,
 
 use tokio::net::TcpListener;
 use tollgate_limiter::{
-    Amount, CounterKey, Enforcement, Entry, Limit, Period, Plan, ReservationId, Rule, Verdict,
+    Amount, CounterKey, Enforcement, Entry, ExactAmount, Limit, Period, Plan, ReservationId, Rule, Verdict,
 };
-use tollgate_store::{Attempt, Clock as _, FailurePolicy, FallbackStore, Store, StoreError, SystemClock};
+use tollgate_store::{
+    Attempt, Clock as _, FailurePolicy, FallbackStore, Held, Store, StoreError, SystemClock,
+};
 use tollgate_store_redis::{Guard, RedisStore, Settings, SharedStore, testing::RedisServer};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -26,14 +28,16 @@ async fn until<F: Future<Output = bool>>(is_so: impl Fn() -> F) {
     tokio::time::timeout(PATIENCE, waiting).await.unwrap();
 }
 
+const A_DAY: Duration = Duration::from_secs(86_400);
+
 /// So short a time-out that a silence is found out at once.
 fn settings(server: &RedisServer) -> Settings {
     Settings { timeout: Duration::from_millis(200), ..server.settings("tollgate") }
 }
 
-fn share(server: &RedisServer) -> SharedStore {
+fn share(server: &RedisServer, retry: Duration) -> SharedStore {
     let policy = FailurePolicy {
-        retry: Duration::from_millis(20),
+        retry,
         local_share: NonZeroU64::MIN,
         closed: false,
         remembered: Duration::from_secs(540),
@@ -42,12 +46,19 @@ fn share(server: &RedisServer) -> SharedStore {
     SharedStore::start(&settings(server), policy, Some(guard), Arc::new(SystemClock::new())).unwrap()
 }
 
-async fn is_decided(store: &FallbackStore) -> bool {
+async fn decide(store: &FallbackStore) -> Option<Held> {
     let (key, rule) = (CounterKey::new("acme", "usd"), Rule::Calendar(Period::Day));
     let limit = Arc::new(Limit { key, rule, amount: Amount::new(10), enforcement: Enforcement::Hard });
     let plan = Arc::new(Plan::new(vec![Entry { limit, charge: Amount::new(1) }]).unwrap());
-    let answer = store.reserve(ReservationId::new(1), plan, Attempt::First).await;
-    matches!(answer, Ok(Verdict::Admitted(_)))
+    let id = ReservationId::new(1);
+    match store.reserve(id, Arc::clone(&plan), Attempt::First).await {
+        Ok(Verdict::Admitted(admission)) => Some(Held { id, plan, at: admission.at }),
+        _ => None,
+    }
+}
+
+async fn is_decided(store: &FallbackStore) -> bool {
+    decide(store).await.is_some()
 }
 
 /// How many connections the server has taken, without the one that asks.
@@ -71,7 +82,7 @@ async fn what_was_asked_in_an_outage_asks_for_no_connections_after_it() {
     // Of the store's own connection and that of this runtime; pauses double from a tenth of a second.
     const ATTEMPTS: usize = 9;
     let mut server = RedisServer::start_with(&["--save", "", "--appendonly", "yes"]).unwrap();
-    let shared = share(&server);
+    let shared = share(&server, Duration::from_millis(20));
     let store = shared.store();
     until(|| async { is_decided(&store).await && shared.has_own_connection() }).await;
     server.kill();
@@ -90,6 +101,22 @@ async fn what_was_asked_in_an_outage_asks_for_no_connections_after_it() {
     let taken = taken(&server);
     // The start asks on one. That of the runtime is made anew once another server was seen to answer.
     assert!(taken <= 5, "{taken} connections");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn settlements_that_wait_show_that_the_store_is_back_when_there_is_a_connection() {
+    let mut server = RedisServer::start_with(&["--save", "", "--appendonly", "yes"]).unwrap();
+    let shared = share(&server, A_DAY);
+    let store = shared.store();
+    until(|| is_decided(&store)).await;
+    let held = decide(&store).await.unwrap();
+    server.kill();
+    assert!(store.settle(&held, &[ExactAmount::whole(1)]).await.is_err());
+    refuse(server.port(), 3).await;
+    assert!(!is_decided(&store).await && store.waiting() == 1);
+    server.restart().unwrap();
+    until(|| is_decided(&store)).await;
+    assert_eq!(store.waiting(), 0);
 }
 
 #[tokio::test]
