@@ -151,7 +151,7 @@ impl Drop for SharedStore {
 /// Writes through until told to stop, and a last time then. A connection that was made anew is not kept waiting for the
 /// next attempt of a call: what waits finds out whether the store is back.
 async fn keep(store: FallbackStore, redis: &RedisStore, mut stopped: oneshot::Receiver<()>) {
-    let mut was_connected = true;
+    let mut is_tried = true;
     loop {
         // Told to stop is also whoever told nothing and is gone.
         let pause = tokio::time::timeout(WRITE_THROUGH, &mut stopped);
@@ -159,11 +159,13 @@ async fn keep(store: FallbackStore, redis: &RedisStore, mut stopped: oneshot::Re
             break;
         }
         let is_connected = redis.0.client().is_connected();
-        match is_connected && !was_connected {
-            true => store.write_through_now().await,
-            false => store.write_through().await,
+        if is_connected && !is_tried && store.waiting() > 0 {
+            is_tried = true;
+            store.write_through_now().await;
+        } else {
+            is_tried &= is_connected;
+            store.write_through().await;
         }
-        was_connected = is_connected;
     }
     let last = async {
         while store.waiting() > 0 {
