@@ -16,8 +16,9 @@ use crate::{
 
 pub(crate) fn run(args: &ConfigArgs) -> Result<(), Failure> {
     // A failed check is refused input, not a server that cannot start.
-    let (config, prices) = load::load(&args.config).map_err(|failure| Failure::refused(failure.message))?;
-    store::check(&config)?;
+    let failed = |failure: Failure| Failure::refused(failure.message);
+    let (config, prices) = load::load(&args.config).map_err(failed)?;
+    store::check(&config).map_err(failed)?;
     let models = prices.models().count();
     let setup = Setup::new(config.clone(), prices);
     // Writing into a string cannot fail.

@@ -67,7 +67,8 @@ pub(crate) fn check(config: &Config) -> Result<(), Failure> {
 
 fn refused(error: ConnectError) -> Failure {
     match error {
-        ConnectError::Url(reason) => Failure::refused(format!("store.url cannot be used: {reason}")),
+        ConnectError::Url(reason) => Failure::config(format!("store.url cannot be used: {reason}")),
+        ConnectError::Certificates(_) => Failure::config(error),
         error => Failure::refused(error),
     }
 }

@@ -103,6 +103,12 @@ pub enum ConnectError {
     /// The URL cannot be used.
     #[error("the URL of the store cannot be used: {0}")]
     Url(String),
+    /// The certificates to trust, of the platform or of `SSL_CERT_FILE` and `SSL_CERT_DIR`, cannot be read.
+    #[error(
+        "the certificates that TLS asks for cannot be read (those of the platform, or what SSL_CERT_FILE and \
+         SSL_CERT_DIR name): {0}"
+    )]
+    Certificates(String),
     /// The thread of the connection cannot be started.
     #[error("the store's thread cannot be started: {0}")]
     Thread(io::Error),

@@ -22,7 +22,7 @@ use tokio::{
 use crate::{
     ConnectError, Settings,
     batch::{Batch, Pace, Sender},
-    client::{Client, Script},
+    client::{Client, Reconnections, Script, Trouble, Troubles, Why},
     script,
 };
 
@@ -105,28 +105,9 @@ impl Lines {
         let main = Line::open(settings, &scripts)?;
         let main_runtime = Handle::try_current().ok().map(|runtime| runtime.id());
         let epoch = Arc::new(AtomicU64::new(1));
-        let (mut reconnections, next) = (main.client.reconnections(), Arc::clone(&epoch));
-        let mut troubles = main.client.troubles();
-        let watch = Watch(tokio::spawn(async move {
-            let mut said = None;
-            loop {
-                tokio::select! {
-                    is_made = reconnections.next() => {
-                        if !is_made {
-                            return;
-                        }
-                        next.fetch_add(1, Ordering::SeqCst);
-                        said = None;
-                    }
-                    Some(reason) = troubles.next() => {
-                        if said.as_ref() != Some(&reason) {
-                            tracing::error!(reason, "there is no connection to Redis");
-                        }
-                        said = Some(reason);
-                    }
-                }
-            }
-        }));
+        let (reconnections, troubles) = (main.client.reconnections(), main.client.troubles());
+        let watch = watch(reconnections, troubles, Arc::clone(&epoch), main.client.why());
+        let watch = Watch(tokio::spawn(watch));
         Ok(Self {
             settings: settings.clone(),
             scripts,
@@ -214,6 +195,32 @@ impl Lines {
     fn others(&self) -> MutexGuard<'_, HashMap<Id, Arc<Line>>> {
         // A line is complete before it is put in.
         self.others.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Begins an epoch with each connection that is made, and says why there is none: a reason once, and that nobody answers
+/// only until somebody has. An outage has its own lines.
+async fn watch(mut reconnections: Reconnections, mut troubles: Troubles, epoch: Arc<AtomicU64>, why: Why) {
+    let (mut said, mut was_any) = (None, false);
+    loop {
+        tokio::select! {
+            is_made = reconnections.next() => {
+                if !is_made {
+                    return;
+                }
+                epoch.fetch_add(1, Ordering::SeqCst);
+                (said, was_any) = (None, true);
+                why.set(None);
+            }
+            Some(Trouble { reason, is_of_network }) = troubles.next() => {
+                let is_old = if is_of_network { was_any || said.is_some() } else { said.as_ref() == Some(&reason) };
+                if !is_old {
+                    tracing::error!(reason, "there is no connection to Redis");
+                    why.set(Some(reason.clone()));
+                    said = Some(reason);
+                }
+            }
+        }
     }
 }
 

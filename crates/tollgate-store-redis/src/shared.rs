@@ -103,7 +103,7 @@ impl SharedStore {
                 }
             };
             tokio::select! {
-                () = keep(store, stopped) => {}
+                () = keep(store, &lines, stopped) => {}
                 () = seeds => {}
                 () = look_after_lines(&lines) => {}
                 () = look_after_places(&lines, &copy) => {}
@@ -150,15 +150,24 @@ impl Drop for SharedStore {
     }
 }
 
-/// Writes through until told to stop, and a last time then.
-async fn keep(store: FallbackStore, mut stopped: oneshot::Receiver<()>) {
+/// Writes through until told to stop, and a last time then. A connection that was made anew is not kept waiting for the
+/// next attempt of a call: what waits finds out whether the store is back.
+async fn keep(store: FallbackStore, redis: &RedisStore, mut stopped: oneshot::Receiver<()>) {
+    let mut is_tried = true;
     loop {
         // Told to stop is also whoever told nothing and is gone.
         let pause = tokio::time::timeout(WRITE_THROUGH, &mut stopped);
         if pause.await.is_ok() {
             break;
         }
-        store.write_through().await;
+        let is_connected = redis.0.client().is_connected();
+        if is_connected && !is_tried && store.waiting() > 0 {
+            is_tried = true;
+            store.write_through_now().await;
+        } else {
+            is_tried &= is_connected;
+            store.write_through().await;
+        }
     }
     let last = async {
         while store.waiting() > 0 {

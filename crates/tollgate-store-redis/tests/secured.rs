@@ -7,6 +7,7 @@
 
 use std::{
     env, fs,
+    path::Path,
     process::{Command, Stdio},
     sync::Arc,
     time::Duration,
@@ -18,8 +19,9 @@ use tollgate_limiter::{
 use tollgate_store::{Attempt, Store, StoreError};
 use tollgate_store_redis::{RedisStore, Settings, testing::RedisServer};
 
-/// Tells the inner test where its server is.
+/// Tells the inner test where its server is, and why there is no connection to it, if there is to be none.
 const INNER_URL: &str = "TOLLGATE_TEST_REDIS_URL";
+const INNER_REASON: &str = "TOLLGATE_TEST_REDIS_REASON";
 
 /// Longer than a failed attempt to connect takes.
 const WHILE: Duration = Duration::from_secs(3);
@@ -51,49 +53,66 @@ fn close(server: &RedisServer) {
     server.command(&["ACL", "SETUSER", "default", "off"]).unwrap();
 }
 
+/// A server for TLS that shows the certificate in a file, and the port for that.
+fn start_with_tls(certificate: &str, key: &str) -> (RedisServer, u16) {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let files = ["--tls-cert-file", certificate, "--tls-key-file", key, "--tls-ca-cert-file", certificate];
+    let port_for_tls = port.to_string();
+    let options = ["--save", "", "--tls-port", &port_for_tls, "--tls-auth-clients", "no"];
+    (RedisServer::start_with(&[options.as_slice(), &files].concat()).unwrap(), port)
+}
+
+/// The names of files with the certificate and the key of `localhost`.
+fn certify(folder: &Path, name: &str, is_expired: bool) -> [String; 2] {
+    let mut about = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    if is_expired {
+        about.not_after = rcgen::date_time_ymd(2020, 1, 1);
+    }
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = about.self_signed(&key).unwrap();
+    [("crt", certificate.pem()), ("key", key.serialize_pem())].map(|(ending, text)| {
+        let file = folder.join(format!("{name}.{ending}"));
+        fs::write(&file, text).unwrap();
+        file.to_str().unwrap().to_owned()
+    })
+}
+
 /// The authorities that are trusted are those of the platform, or of `SSL_CERT_FILE`: so the store runs in a process of
-/// its own, once with and once without it.
+/// its own, with and without it.
 #[tokio::test]
 async fn over_tls_a_user_is_known_by_its_password_and_a_server_by_its_certificate() {
-    let authority = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let (certificate, key) = (folder.path().join("redis.crt"), folder.path().join("redis.key"));
-    fs::write(&certificate, authority.cert.pem()).unwrap();
-    fs::write(&key, authority.signing_key.serialize_pem()).unwrap();
-    let [certificate, key] = [&certificate, &key].map(|path| path.to_str().unwrap());
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let server = RedisServer::start_with(&[
-        "--save",
-        "",
-        "--tls-port",
-        &port.to_string(),
-        "--tls-cert-file",
-        certificate,
-        "--tls-key-file",
-        key,
-        "--tls-ca-cert-file",
-        certificate,
-        "--tls-auth-clients",
-        "no",
-    ])
-    .unwrap();
+    let [certificate, key] = certify(folder.path(), "redis", false);
+    let (server, port) = start_with_tls(&certificate, &key);
     close(&server);
+    let [expired, key] = certify(folder.path(), "expired", true);
+    let (_old, port_of_old) = start_with_tls(&expired, &key);
 
-    let inner = |user: &str, trusts: bool| {
+    let inner = |url: String, trusted: Option<&str>, reason: &str| {
         let mut command = Command::new(env::current_exe().unwrap());
         command.args(["--exact", "inner_decision_over_tls", "--ignored"]);
-        command.env(INNER_URL, format!("rediss://{user}@localhost:{port}/0"));
-        if trusts {
-            command.env("SSL_CERT_FILE", certificate);
+        command.env(INNER_URL, &url).env(INNER_REASON, reason);
+        if let Some(trusted) = trusted {
+            command.env("SSL_CERT_FILE", trusted);
         }
-        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+        (url, command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     };
+    let of = |user: &str, host: &str, port: u16| format!("rediss://{user}@{host}:{port}/0");
+    let trusted = Some(certificate.as_str());
     // All at once: those that fail wait for a connection.
-    let [mut right, mut password, mut certificate] =
-        [inner("gate:secret", true), inner("gate:guessed", true), inner("gate:secret", false)];
-    assert!(right.wait().unwrap().success());
-    assert!(!password.wait().unwrap().success(), "a wrong password");
-    assert!(!certificate.wait().unwrap().success(), "a certificate nobody vouches for");
+    let all = [
+        inner(of("gate:secret", "localhost", port), trusted, ""),
+        inner(of("gate:guessed", "localhost", port), trusted, "WRONGPASS"),
+        inner(of("gate:secret", "localhost", port), None, "invalid peer certificate: UnknownIssuer"),
+        inner(of("gate:secret", "127.0.0.1", port), trusted, "invalid peer certificate: NotValidForName"),
+        inner(of("u:secret", "localhost", port_of_old), Some(&expired), "invalid peer certificate: Expired"),
+        inner(of("gate:secret", "localhost", server.port()), trusted, "perhaps it has no TLS on this port"),
+        inner(format!("redis://u:p@localhost:{port}/0"), None, "perhaps it asks for TLS on this port"),
+        inner("redis://no.host.invalid/0".to_owned(), None, "failed to lookup address"),
+    ];
+    for (url, mut inner) in all {
+        assert!(inner.wait().unwrap().success(), "{url}");
+    }
 }
 
 /// Run by the test above.
@@ -101,7 +120,11 @@ async fn over_tls_a_user_is_known_by_its_password_and_a_server_by_its_certificat
 #[ignore = "needs the server of another test"]
 async fn inner_decision_over_tls() {
     let answer = decide(&env::var(INNER_URL).unwrap()).await;
-    assert!(is_admitted(&answer), "{answer:?}");
+    let reason = env::var(INNER_REASON).unwrap();
+    match &answer {
+        Err(StoreError::NotApplied(why)) => assert!(!reason.is_empty() && why.contains(&reason), "{why}"),
+        answer => assert!(reason.is_empty() && is_admitted(answer), "{answer:?}"),
+    }
 }
 
 #[tokio::test]

@@ -4,14 +4,19 @@
 //! (`max_command_attempts`), follow a node of a cluster that sends it to another (`max_redirections`: after `ASK` it finds that
 //! the command has no attempt left, and ends all connections; [`is_elsewhere`]), end for good ([`keep`]), wait for an
 //! answer without end (`default_command_timeout`; options of a single call are ignored for scripts), queue without end
-//! (`max_command_buffer_len`), and take a server that says nothing for one that is there (`unresponsive`: for fred that
+//! (`max_command_buffer_len`), work off each wish for a new connection that has come together while there was none
+//! (`force_reconnection`; [`Client::renew`]), and take a server that says nothing for one that is there (`unresponsive`: for fred that
 //! begins anew with each write, so that a connection that has died in silence would live on as long as it is used;
 //! [`Silence`] ends that).
+
+mod meaning;
+mod silence;
+mod troubles;
 
 use std::{
     fmt,
     sync::{
-        Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -30,10 +35,14 @@ use fred::{
         scripts::Script as FredScript,
     },
 };
-use tokio::{runtime::Handle, sync::broadcast, task::JoinHandle};
-use tollgate_store::{Clock as _, StoreError, SystemClock};
+use tokio::{runtime::Handle, task::JoinHandle};
+use tollgate_store::StoreError;
 
 use crate::{ConnectError, Settings, address};
+pub(crate) use meaning::reason;
+use meaning::{is_elsewhere, meaning};
+use silence::Silence;
+pub(crate) use troubles::{Reconnections, Trouble, Troubles, Why};
 
 /// What can be connected to.
 const SCHEMES: &[&str] =
@@ -55,6 +64,9 @@ pub(crate) struct Client {
     keeper: JoinHandle<()>,
     is_cluster: bool,
     silence: Silence,
+    /// Whether it is on its way to be made anew, because it has said nothing for too long.
+    is_renewed: Arc<AtomicBool>,
+    why: Why,
 }
 
 /// A script with its hash.
@@ -86,8 +98,10 @@ impl Client {
             connection.unresponsive.interval = CHECK;
         });
         let fred = builder.build().map_err(of_url)?;
-        let keeper = tokio::spawn(keep(fred.clone(), Running(fred.connect())));
-        Ok(Self { fred, keeper, is_cluster, silence: Silence::new(silence_max(settings)) })
+        let made = Reconnections(fred.reconnect_rx());
+        let keeper = tokio::spawn(keep(fred.clone(), Running(fred.connect()), made));
+        let silence = Silence::new(silence_max(settings));
+        Ok(Self { fred, keeper, is_cluster, silence, is_renewed: Arc::default(), why: Why::default() })
     }
 
     /// Whether keys lie on several servers.
@@ -100,9 +114,14 @@ impl Client {
         self.fred.is_connected()
     }
 
-    /// Tells why there is no connection, as far as that is not just that nobody answers.
+    /// Tells why there is no connection.
     pub(crate) fn troubles(&self) -> Troubles {
-        Troubles(self.fred.error_rx())
+        Troubles { errors: self.fred.error_rx(), is_tls: self.fred.client_config().tls.is_some() }
+    }
+
+    /// Where to say why there is none.
+    pub(crate) fn why(&self) -> Why {
+        self.why.clone()
     }
 
     /// Tells of each time that a connection was made anew.
@@ -130,9 +149,7 @@ impl Client {
         keys: &[Bytes],
         arguments: impl Fn() -> Vec<Bytes>,
     ) -> Result<T, StoreError> {
-        if !self.is_connected() {
-            return Err(StoreError::NotApplied("there is no connection to Redis".to_owned()));
-        }
+        self.has_connection()?;
         let mut answer = self.ask_script(script, keys, &arguments).await;
         if is_elsewhere(&answer) {
             // In a box, as it is rare: what a call takes in memory is moved with each.
@@ -158,16 +175,37 @@ impl Client {
         }
     }
 
+    /// An error where there is no connection: what is sent then waits for one, and for nobody when it is sent at last.
+    fn has_connection(&self) -> Result<(), StoreError> {
+        let absent = || {
+            let why = self.why.get().map_or_else(String::new, |reason| format!(": {reason}"));
+            StoreError::NotApplied(format!("there is no connection to Redis{why}"))
+        };
+        self.is_connected().then_some(()).ok_or_else(absent)
+    }
+
     /// What came of a command, for the caller. Where nothing came of any for too long, the connection is made anew.
     fn heard<T>(&self, answer: Result<T, Error>) -> Result<T, StoreError> {
-        let is_silent = answer.as_ref().is_err_and(|error| *error.kind() == ErrorKind::Timeout);
-        if self.silence.lasts(is_silent)
-            && let Ok(runtime) = Handle::try_current()
-        {
-            let fred = self.fred.clone();
-            runtime.spawn(async move { fred.force_reconnection().await });
+        let has_timed_out = answer.as_ref().is_err_and(|error| *error.kind() == ErrorKind::Timeout);
+        // A time-out from before is nothing that the next connection has to answer for.
+        if self.silence.lasts(has_timed_out && self.is_connected()) {
+            self.renew();
         }
         answer.map_err(|error| meaning(&error))
+    }
+
+    /// Has the connection made anew, once: fred works off wishes for that one by one when it has a connection again, and
+    /// each of them ends the one that is there by then.
+    fn renew(&self) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        if self.is_renewed.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let (fred, renewal) = (self.fred.clone(), Renewal(Arc::clone(&self.is_renewed)));
+        runtime.spawn(async move {
+            let _renewal = renewal;
+            fred.force_reconnection().await
+        });
     }
 
     /// What `INFO` says in a section, of every server.
@@ -202,6 +240,7 @@ impl Client {
         command: CustomCommand,
         words: Vec<Value>,
     ) -> Result<T, StoreError> {
+        self.has_connection()?;
         self.heard(match server {
             Some(server) => self.fred.with_cluster_node(server).custom(command, words).await,
             None => self.fred.custom(command, words).await,
@@ -218,11 +257,21 @@ impl Client {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
+        self.has_connection()?;
         let mut answer = self.fred.mget(keys.to_vec()).await;
         if is_elsewhere(&answer) {
             answer = self.fred.mget(keys.to_vec()).await;
         }
         self.heard(answer)
+    }
+}
+
+/// A connection on its way to be made anew. Dropped when that is over, also where it ended with its runtime.
+struct Renewal(Arc<AtomicBool>);
+
+impl Drop for Renewal {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
     }
 }
 
@@ -235,12 +284,24 @@ impl Drop for Running {
     }
 }
 
-/// Begins again where fred ends by itself, as it does after some errors: calls would go on to queue for nobody.
-async fn keep(fred: Fred, mut running: Running) {
+/// Begins again where fred ends by itself, as it does after some errors: calls would go on to queue for nobody. Pauses
+/// double, and reasons are said once, until there has been a connection.
+async fn keep(fred: Fred, mut running: Running, mut made: Reconnections) {
+    let (first_ms, longest_ms) = RECONNECT_MS;
+    let (mut pause_ms, mut said) = (first_ms, None);
     loop {
-        let ended = (&mut running.0).await;
-        tracing::warn!(?ended, "the connection to Redis has ended, and is begun again");
-        tokio::time::sleep(Duration::from_millis(RECONNECT_MS.0.into())).await;
+        let ended = format!("{:?}", (&mut running.0).await);
+        if made.was_any() {
+            (pause_ms, said) = (first_ms, None);
+        }
+        if said.as_ref() == Some(&ended) {
+            tracing::debug!(ended, "the connection to Redis has ended again");
+        } else {
+            tracing::warn!(ended, "the connection to Redis has ended, and is begun again");
+        }
+        said = Some(ended);
+        tokio::time::sleep(Duration::from_millis(pause_ms.into())).await;
+        pause_ms = pause_ms.saturating_mul(2).min(longest_ms);
         running = Running(fred.connect());
     }
 }
@@ -281,39 +342,6 @@ impl Drop for Client {
     }
 }
 
-/// Tells when a connection was made anew.
-pub(crate) struct Reconnections(broadcast::Receiver<Server>);
-
-impl Reconnections {
-    /// Waits for the next time, or for several that were missed. `false`: there is none any more.
-    pub(crate) async fn next(&mut self) -> bool {
-        !matches!(self.0.recv().await, Err(broadcast::error::RecvError::Closed))
-    }
-}
-
-/// Tells why there is no connection.
-pub(crate) struct Troubles(broadcast::Receiver<(Error, Option<Server>)>);
-
-impl Troubles {
-    /// Waits for the next reason. `None`: there is none any more.
-    pub(crate) async fn next(&mut self) -> Option<String> {
-        loop {
-            match self.0.recv().await {
-                Ok((error, _)) if !is_of_network(error.kind()) => {
-                    return Some(format!("{}: {}", error.kind().to_str(), error.details()));
-                }
-                Err(broadcast::error::RecvError::Closed) => return None,
-                _ => {}
-            }
-        }
-    }
-}
-
-/// Whether a server that is not there, or goes away, looks like this.
-const fn is_of_network(kind: &ErrorKind) -> bool {
-    matches!(kind, ErrorKind::IO | ErrorKind::Timeout | ErrorKind::Canceled | ErrorKind::Cluster)
-}
-
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client").field("is_connected", &self.is_connected()).finish_non_exhaustive()
@@ -339,47 +367,19 @@ pub(crate) fn check(url: &str) -> Result<(), ConnectError> {
     config(url).map(drop)
 }
 
+/// What is wrong, but not in fred's words for a URL, which may have a password among them.
 fn of_url(error: Error) -> ConnectError {
-    let reason = error.details().trim_end_matches('.');
-    ConnectError::Url(format!(
-        "{reason}; it is `redis://user:password@host:port/database`, where `@`, `:`, `/`, `?`, `#` and spaces of user \
-         and password are percent-encoded (`@` is `%40`)"
-    ))
+    if *error.kind() == ErrorKind::Tls {
+        return ConnectError::Certificates(error.details().to_owned());
+    }
+    let form = "it is `redis://user:password@host:port/database`, where `@`, `:`, `/`, `?`, `#`, `%` and spaces of user and \
+                password are percent-encoded (`@` is `%40`)";
+    ConnectError::Url(form.to_owned())
 }
 
 /// How long a connection may say nothing to what it is asked.
 fn silence_max(settings: &Settings) -> Duration {
     settings.timeout.saturating_mul(2).max(CHECK * 4)
-}
-
-/// Since when all commands of a connection have timed out.
-#[derive(Debug)]
-struct Silence {
-    clock: SystemClock,
-    max: Duration,
-    since: Mutex<Option<Duration>>,
-    /// Whether there is one. Looked at with each command.
-    is_silent: AtomicBool,
-}
-
-impl Silence {
-    fn new(max: Duration) -> Self {
-        let (since, is_silent) = (Mutex::new(None), AtomicBool::new(false));
-        Self { clock: SystemClock::new(), max, since, is_silent }
-    }
-
-    /// Notes whether a command has timed out. True once when that has been so for all of them for too long.
-    fn lasts(&self, has_timed_out: bool) -> bool {
-        if !has_timed_out && !self.is_silent.load(Ordering::SeqCst) {
-            return false;
-        }
-        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = self.clock.elapsed();
-        let lasts = has_timed_out && since.is_some_and(|since| now.saturating_sub(since) >= self.max);
-        *since = if has_timed_out && !lasts { since.or(Some(now)) } else { None };
-        self.is_silent.store(since.is_some(), Ordering::SeqCst);
-        lasts
-    }
 }
 
 fn reconnect_policy() -> ReconnectPolicy {
@@ -392,125 +392,4 @@ fn reconnect_policy() -> ReconnectPolicy {
 
 fn values(arguments: Vec<Bytes>) -> Vec<Value> {
     arguments.into_iter().map(Value::from).collect()
-}
-
-/// Answers that say that a script has not run. `OOM` is among them since Redis refuses the first write of a
-/// script, and no later one.
-const NOT_RUN: &[&str] = &[
-    "NOSCRIPT",
-    "LOADING",
-    "BUSY",
-    "READONLY",
-    "MASTERDOWN",
-    "OOM",
-    "MOVED",
-    "CROSSSLOT",
-    "CLUSTERDOWN",
-    "NOAUTH",
-    "NOPERM",
-    "WRONGPASS",
-    "NOREPLICAS",
-    "MISCONF",
-    "ERR The user executing the script can't",
-];
-
-/// Answers of a cluster that say so because the slot of the keys is on its way to another node. That is no outage: all
-/// other slots are served.
-const ON_ITS_WAY: &[&str] = &["TRYAGAIN", "ASK"];
-
-/// What is said of a slot that is on its way.
-const MOVING: &str = "the slot of these keys is being moved to another node";
-
-/// Whether a node has sent a command to another one, and so has not run it. Where the slot has moved there, what fred
-/// knows of the cluster is up to date by now, so that a second attempt goes there; where it is on its way there it does not
-/// help to follow: a script with a key that is new is taken by neither of them.
-fn is_elsewhere<T>(answer: &Result<T, Error>) -> bool {
-    answer.as_ref().is_err_and(is_redirection)
-}
-
-fn is_redirection(error: &Error) -> bool {
-    *error.kind() == ErrorKind::Routing && error.details() == "Too many redirections."
-}
-
-/// What a command of a script was answered, where Redis 6.2 puts it into words of its own: `ERR Error running script
-/// (call to f_…): @user_script:3: @user_script: 3: -READONLY …`.
-fn cause(details: &str) -> &str {
-    let inner = details.rsplit_once("@user_script: ").and_then(|(_, inner)| inner.split_once(": -"));
-    match inner {
-        Some((line, answer)) if line.bytes().all(|byte| byte.is_ascii_digit()) => answer,
-        _ => details,
-    }
-}
-
-/// Answers of a server on which a script ended with an error, or that are not what was asked for.
-const WRONG: &[&str] = &["ERR", "WRONGTYPE", "CORRUPT"];
-
-fn meaning(error: &Error) -> StoreError {
-    let says = || format!("{}: {}", error.kind().to_str(), error.details());
-    match error.kind() {
-        _ if is_redirection(error) => StoreError::Unavailable(MOVING.to_owned()),
-        ErrorKind::Backpressure | ErrorKind::Auth | ErrorKind::Routing | ErrorKind::Sentinel => {
-            StoreError::NotApplied(says())
-        }
-        ErrorKind::Tls | ErrorKind::Config | ErrorKind::Url => StoreError::NotApplied(says()),
-        ErrorKind::Parse | ErrorKind::InvalidArgument | ErrorKind::NotFound => StoreError::Corrupt(says()),
-        _ => of_details(error.details(), says),
-    }
-}
-
-/// What the server's reason for an error says of the script that it ended.
-pub(crate) fn reason(details: &str) -> StoreError {
-    of_details(details, || details.to_owned())
-}
-
-fn of_details(details: &str, says: impl Fn() -> String) -> StoreError {
-    let details = cause(details);
-    let begins_with = |words: &[&str]| words.iter().any(|word| details.starts_with(word));
-    if begins_with(ON_ITS_WAY) {
-        StoreError::Unavailable(format!("{MOVING}: {}", says()))
-    } else if begins_with(NOT_RUN) {
-        StoreError::NotApplied(says())
-    } else if begins_with(WRONG) {
-        StoreError::Corrupt(says())
-    } else {
-        // A time-out, a connection that closed, or what fred has no word for: of what was sent and what was
-        // not, it tells nothing.
-        StoreError::Unknown(says())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tollgate_store::StoreError;
-
-    use super::reason;
-
-    #[test]
-    fn c38_a_server_that_cannot_write_has_not_run_the_script_however_it_says_so() {
-        for answer in [
-            "READONLY You can't write against a read only replica. script: 5b6f, on @user_script:50.",
-            "OOM command not allowed when used memory > 'maxmemory'. script: 5b6f, on @user_script:144.",
-            "ERR The user executing the script can't run this command or subcommand script: 5b6f, on @user_script:9.",
-            // As Redis 6.2 says it: of one call, and of one of several.
-            "ERR Error running script (call to f_5b6f): @user_script:50: @user_script: 50: -READONLY You can't write \
-             against a read only replica.",
-            "ERR Error running script (call to f_5b6f): @user_script:144: @user_script: 144: -OOM command not allowed \
-             when used memory > 'maxmemory'.",
-            "@user_script: 144: -NOREPLICAS Not enough good replicas to write.",
-            "@user_script: 9: -NOPERM this user has no permissions to run the 'set' command or its subcommand",
-        ] {
-            assert!(matches!(reason(answer), StoreError::NotApplied(_)), "{answer}");
-        }
-        for answer in [
-            "ERR user_script:44: CORRUPT counter script: 5b6f, on @user_script:44.",
-            "ERR Error running script (call to f_5b6f): @user_script:44: user_script:44: CORRUPT counter",
-            "WRONGTYPE Operation against a key holding the wrong kind of value",
-            "@user_script: 9: -WRONGTYPE Operation against a key holding the wrong kind of value",
-        ] {
-            assert!(matches!(reason(answer), StoreError::Corrupt(_)), "{answer}");
-        }
-        assert!(matches!(reason("the connection was closed"), StoreError::Unknown(_)));
-        let moving = "TRYAGAIN Multiple keys request during rehashing of slot";
-        assert!(matches!(reason(moving), StoreError::Unavailable(_)));
-    }
 }
