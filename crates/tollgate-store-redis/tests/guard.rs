@@ -22,7 +22,7 @@ use tollgate_limiter::{
 };
 use tollgate_store::{Attempt, Clock as _, FailurePolicy, Held, Store, SystemClock};
 use tollgate_store_redis::{
-    Guard, Settings, SharedStore, Spend, Told,
+    Guard, Settings, SharedStore, Spend,
     testing::{RedisCluster, RedisServer},
 };
 
@@ -120,8 +120,7 @@ async fn calls_that_pass_while_an_emptied_redis_is_told_count_once() {
             Ok(())
         }
     };
-    let spent: Arc<Told> = Arc::new(spent);
-    let guard = Guard { copy: "one".into(), copies: NonZeroU64::MIN, spent };
+    let guard = Guard { copy: "one".into(), copies: NonZeroU64::MIN, spent: Arc::new(spent) };
     let shared = start(&server.settings("tollgate"), guard, clock);
     let store = shared.store();
     let is_ready = async || says(&server, &["EXISTS", "tollgate:ready"], |exists| exists == "1");
