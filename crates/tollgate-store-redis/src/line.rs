@@ -11,6 +11,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use tokio::{
@@ -112,6 +113,11 @@ impl Lines {
             is_watched: AtomicBool::new(false),
             _watch: watch,
         })
+    }
+
+    /// How long one attempt of a call may take.
+    pub(crate) fn attempt(&self) -> Duration {
+        self.settings.attempt()
     }
 
     /// That of the runtime that the store was made on.
