@@ -260,7 +260,7 @@ impl Inner {
     }
 
     /// Asks once more, since nobody knows what became of the first call: on the main connection, in case it was the
-    /// caller's that has died.
+    /// caller's that has died. And once again in what is left of the time, where a cluster has moved meanwhile.
     async fn run_again(
         &self,
         first: Result<Bytes, StoreError>,
@@ -268,7 +268,15 @@ impl Inner {
         keys: &[Bytes],
         arguments: impl Fn() -> Vec<Bytes>,
     ) -> Result<(Bytes, bool), StoreError> {
-        match self.client().run(script, keys, arguments).await {
+        let left = tokio::time::sleep(self.lines.attempt());
+        let mut again = self.client().run(script, keys, &arguments).await;
+        if again.as_ref().is_err_and(client::is_of_moved_cluster) {
+            again = tokio::select! {
+                once_more = self.client().run(script, keys, &arguments) => once_more,
+                () = left => again,
+            };
+        }
+        match again {
             // That the second one has not run says nothing of the first.
             Err(error) if error.is_transient() || matches!(error, StoreError::Unavailable(_)) => {
                 first.map(|reply| (reply, true))

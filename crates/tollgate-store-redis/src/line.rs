@@ -120,6 +120,11 @@ impl Lines {
         })
     }
 
+    /// How long one attempt of a call may take.
+    pub(crate) fn attempt(&self) -> Duration {
+        self.settings.attempt()
+    }
+
     /// That of the runtime that the store was made on.
     pub(crate) fn main(&self) -> &Line {
         &self.main

@@ -54,6 +54,15 @@ fn cause(details: &str) -> &str {
 /// Answers of a server on which a script ended with an error, or that are not what was asked for.
 const WRONG: &[&str] = &["ERR", "WRONGTYPE", "CORRUPT"];
 
+/// What fred says of a command that was on a connection to a node which is no primary any more, when it has ended that
+/// because another command was sent to the new one.
+const MOVED_CLUSTER: &str = "Too many failed write attempts.";
+
+/// Whether nobody knows what became of a command, and there are connections to the right nodes by now.
+pub(crate) fn is_of_moved_cluster(error: &StoreError) -> bool {
+    matches!(error, StoreError::Unknown(says) if says.ends_with(MOVED_CLUSTER))
+}
+
 /// What an error of a command says of what became of it.
 pub(super) fn meaning(error: &Error) -> StoreError {
     let says = || format!("{}: {}", error.kind().to_str(), error.details());

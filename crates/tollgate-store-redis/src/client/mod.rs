@@ -39,8 +39,8 @@ use tokio::{runtime::Handle, task::JoinHandle};
 use tollgate_store::StoreError;
 
 use crate::{ConnectError, Settings, address};
-pub(crate) use meaning::reason;
 use meaning::{is_elsewhere, meaning};
+pub(crate) use meaning::{is_of_moved_cluster, reason};
 use silence::Silence;
 pub(crate) use troubles::{Reconnections, Trouble, Troubles, Why};
 
