@@ -94,7 +94,8 @@ impl SharedStore {
             let store = FallbackStore::new(Arc::new(redis.clone()), Arc::clone(&clock), policy);
             // Whoever starts it waits for this.
             let _ = started.send(Ok((store.clone(), redis.clone())));
-            let (seeded, lines) = (store.clone(), redis.clone());
+            let (seeded, seen, lines) = (store.clone(), store.clone(), redis.clone());
+            let time = Arc::clone(&clock);
             let copy = guard.as_ref().map_or_else(nameless, |guard| Arc::clone(&guard.copy));
             let seeds = async {
                 match guard {
@@ -106,7 +107,7 @@ impl SharedStore {
                 () = keep(store, &lines, stopped) => {}
                 () = seeds => {}
                 () = look_after_lines(&lines) => {}
-                () = look_after_places(&lines, &copy) => {}
+                () = look_after_places(&lines, &seen, &copy, &*time) => {}
                 () = look_after_policy(&lines) => {}
             }
         };
@@ -198,11 +199,16 @@ async fn look_after_lines(redis: &RedisStore) {
     }
 }
 
-/// Says again and again that this copy lives, and gives back what dead ones held.
-async fn look_after_places(redis: &RedisStore, copy: &Arc<str>) {
+/// Says again and again that this copy lives, and gives back what dead ones held. Where Redis takes that, it is back also
+/// without a call that finds out.
+async fn look_after_places(redis: &RedisStore, store: &FallbackStore, copy: &Arc<str>, clock: &dyn Clock) {
     let mut was_well = true;
     loop {
+        let begun = clock.elapsed();
         let looked = redis.look_after_places(copy).await;
+        if looked.is_ok() {
+            store.seen(begun);
+        }
         match &looked {
             // An outage has its own lines.
             Err(error) if error.is_transient() || !was_well => {

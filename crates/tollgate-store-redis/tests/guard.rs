@@ -283,6 +283,25 @@ async fn a_redis_that_is_away_is_noticed_without_a_call() {
     assert_eq!(store.status().outages, 0, "no call has failed");
 }
 
+/// Nor has anybody for it to be known that it is back, of what a call has found out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_end_of_an_outage_that_a_call_has_found_is_noticed_without_another() {
+    let mut server = RedisServer::start().unwrap();
+    let shared = copy(&server, 1);
+    let store = shared.store();
+    until(async || store.status().available).await;
+    server.kill();
+    let plan = Arc::new(Plan::new(vec![Entry { limit: budget(0), charge: Amount::new(1) }]).unwrap());
+    let refused = async || {
+        store.reserve(ReservationId::new(1), Arc::clone(&plan), Attempt::First).await.is_err()
+            && store.status().outages == 1
+    };
+    until(refused).await;
+    server.restart().unwrap();
+    until(async || store.status().available).await;
+    assert_eq!((store.status().outages, store.waiting()), (1, 0));
+}
+
 /// What a full Redis does may be set while it runs, for the worse and for the better.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_policy_that_evicts_is_warned_of_for_as_long_as_it_is_set() {

@@ -68,6 +68,12 @@ impl Circuit {
         (ends && self.ask_again.swap(CLOSED, Ordering::SeqCst) != CLOSED).then(|| now.saturating_sub(since))
     }
 
+    /// As [`answered`](Self::answered), to something else than a call: not before a call might ask.
+    pub(super) fn seen(&self, begun: Duration, now: Duration) -> Option<Duration> {
+        let is_due = nanos(begun) >= self.ask_again.load(Ordering::SeqCst);
+        if is_due { self.answered(begun, now) } else { None }
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         self.ask_again.load(Ordering::SeqCst) == CLOSED
     }
@@ -108,5 +114,15 @@ mod tests {
         assert_eq!(circuit.answered(at(12), at(12)), None);
         assert_eq!([circuit.gate(at(12)), circuit.gate(at(12))], [Gate::Open; 2]);
         assert_eq!(circuit.outages(), 1);
+    }
+
+    #[test]
+    fn what_is_seen_ends_an_outage_when_a_call_might_find_that_out() {
+        let circuit = Circuit::new(Duration::from_secs(5));
+        let at = Duration::from_secs;
+        assert_eq!(circuit.seen(at(1), at(1)), None, "there is none");
+        assert!(circuit.failed(at(1)));
+        assert_eq!([1, 5].map(|second| circuit.seen(at(second), at(6))), [None; 2]);
+        assert_eq!((circuit.seen(at(6), at(7)), circuit.is_closed()), (Some(at(6)), true));
     }
 }

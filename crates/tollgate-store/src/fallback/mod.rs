@@ -84,6 +84,12 @@ impl FallbackStore {
         !self.0.circuit.is_closed()
     }
 
+    /// The shared store has written what it was asked to at `begun`, by the time since the start of the clock, and not by a
+    /// call: an outage ends where no call finds that out too.
+    pub fn seen(&self, begun: Duration) {
+        self.0.back(self.0.circuit.seen(begun, self.0.clock.elapsed()));
+    }
+
     /// The shared store was seen to be the one that it was: settlements that it took more than a minute ago are not sent
     /// again any more.
     pub fn forget_old(&self) {
@@ -340,7 +346,12 @@ impl Inner {
         if self.circuit.is_closed() {
             return;
         }
-        if let Some(away) = self.circuit.answered(begun, self.clock.elapsed()) {
+        self.back(self.circuit.answered(begun, self.clock.elapsed()));
+    }
+
+    /// An outage has ended that was so long, if one has.
+    fn back(&self, away: Option<Duration>) {
+        if let Some(away) = away {
             let (away_ms, settlements_waiting) = (away.as_millis(), self.queue.len());
             tracing::warn!(away_ms, settlements_waiting, "the store is back");
         }
