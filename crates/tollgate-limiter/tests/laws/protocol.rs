@@ -421,14 +421,21 @@ fn new_counters_hasten_the_sweep() {
 /// A counter that was dropped begins again where it would have been: no step back makes it younger.
 #[test]
 fn forgetting_an_idle_counter_is_no_reset() {
-    let mut desk = Desk::default();
-    let (limit, other) = (budget("usd", Period::Minute, 10), rate("other", MINUTE_MS, u64::MAX));
-    assert!(desk.admits(0, &limit, 10));
-    for _ in 0..1_000 {
-        assert!(desk.admits(10 * MINUTE_MS, &other, 1));
+    let other = rate("other", MINUTE_MS, u64::MAX);
+    for limit in [
+        budget("usd", Period::Minute, 10),
+        rate("rpm", MINUTE_MS, 10),
+        bucketed("rpm", MINUTE_MS, 10),
+        token_bucket("rpm", MINUTE_MS, 10),
+    ] {
+        let mut desk = Desk::default();
+        assert!(desk.admits(0, &limit, 10));
+        for _ in 0..1_000 {
+            assert!(desk.admits(10 * MINUTE_MS, &other, 1));
+        }
+        assert_eq!(desk.ledger.counters(), 1);
+        assert!(desk.admits(0, &limit, 10), "of the tenth minute, which the ledger has seen");
+        assert!(!desk.admits(0, &limit, 1), "{:?}", limit.rule);
+        assert!(!desk.admits(10 * MINUTE_MS, &limit, 1), "{:?}", limit.rule);
     }
-    assert_eq!(desk.ledger.counters(), 1);
-    assert!(desk.admits(0, &limit, 10), "of the tenth minute, which the ledger has seen");
-    assert!(!desk.admits(0, &limit, 1));
-    assert!(!desk.admits(10 * MINUTE_MS, &limit, 1));
 }

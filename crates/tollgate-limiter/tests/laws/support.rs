@@ -84,6 +84,11 @@ impl Desk {
         }
     }
 
+    /// How many reservations were asked for.
+    pub(crate) fn calls(&self) -> usize {
+        usize::try_from(self.ids).unwrap()
+    }
+
     pub(crate) fn admits(&mut self, now_ms: u64, limit: &Arc<Limit>, charge: u64) -> bool {
         self.reserve(now_ms, &plan(&[(limit, charge)])).is_ok()
     }
