@@ -23,7 +23,7 @@ use crate::{
     keys::Tag,
     reply, request,
     steps::all,
-    told::{Collected, Counted, Seed},
+    told::{Collected, Counted, Parts, Seed},
 };
 
 /// Hears of each budget, session or run that was spent from: the call, if it is one and no sum of several, the limit, from
@@ -78,27 +78,41 @@ pub(crate) struct Seen {
     found: Found,
     /// They know what this copy had spent, though not all of them are those of before.
     pub(crate) lacks_latest: bool,
-    /// They know what this copy had spent.
-    pub(crate) are_told: bool,
+}
+
+/// A telling that has begun. Broken off, it is gone on with as it was: a part that Redis has, and one that it has not, then
+/// tell of the same calls.
+pub(crate) struct Telling {
+    tags: Vec<Tag>,
+    parts: Parts,
 }
 
 /// How many hash tags, or calls, are looked at together.
 const TOGETHER: usize = 16;
 
-/// Settlements that Redis has taken, and what was used.
-pub(crate) type Taken = Vec<(Held, Vec<ExactAmount>)>;
+/// Settlements, and what was used.
+pub(crate) type Settlements = Vec<(Held, Vec<ExactAmount>)>;
+
+/// The calls of this copy that end while Redis is told what was spent.
+pub(crate) trait Ending {
+    /// All that have ended until now are told of.
+    fn begin_telling(&self);
+
+    /// So are those that `is_told` knows. Of them the settlements that wait, and those that Redis has taken since a while
+    /// before it was last seen.
+    fn told(&self, is_told: &dyn Fn(ReservationId) -> bool) -> Settlements;
+}
 
 impl RedisStore {
-    /// Looks whether this copy is known everywhere to have brought back what it had spent, and does so where not.
-    /// `before` is what the last look has found, and `begin` is called before anything is told. `taken` are the settlements
-    /// that Redis has taken since then.
+    /// Looks whether this copy is known everywhere to have brought back what it had spent, and does so where not, or goes
+    /// on with a telling. `before` is what the last look has found.
     pub(crate) async fn keep_seeded(
         &self,
         guard: &Guard,
         clock: &Arc<dyn Clock>,
         before: Option<&Seen>,
-        begin: impl FnOnce(),
-        taken: impl Fn() -> Taken,
+        telling: &mut Option<Telling>,
+        ending: &impl Ending,
     ) -> Result<Seen, StoreError> {
         let servers = self.servers().await?;
         let tags: Vec<_> = self.0.keys.tags().collect();
@@ -111,16 +125,16 @@ impl RedisStore {
         self.note(guard, &found);
         let missing = |(tag, copies): (&Tag, &Copies)| (!copies.has_this).then_some(*tag);
         let missing: Vec<_> = found.iter().filter_map(missing).collect();
-        if !missing.is_empty() {
-            begin();
-            self.bring_back(guard, clock, &missing, taken).await?;
+        if missing.is_empty() {
+            *telling = None;
+        } else {
+            self.bring_back(guard, clock, &missing, telling, ending).await?;
             found = self.look(guard, &tags, None, Some(&found)).await?;
             self.note(guard, &found);
         }
         // One that knew nothing has been told everything.
         let lacks_latest = missing.is_empty() && before.is_some_and(|before| before.servers != servers);
-        let are_told = found.values().all(|copies| copies.has_this);
-        Ok(Seen { servers, found, lacks_latest, are_told })
+        Ok(Seen { servers, found, lacks_latest })
     }
 
     /// Who answers on the main connection.
@@ -144,32 +158,51 @@ impl RedisStore {
         guard: &Guard,
         clock: &Arc<dyn Clock>,
         missing: &[Tag],
-        taken: impl Fn() -> Taken,
+        telling: &mut Option<Telling>,
+        ending: &impl Ending,
     ) -> Result<(), StoreError> {
-        let (spent, clock, store) = (Arc::clone(&guard.spent), Arc::clone(clock), self.clone());
-        let collected = beside(move || Collected::read(&*spent, clock)).await?;
-        let counted = self.counted(missing, &collected, taken).await?;
-        let tag = move |key: &CounterKey| store.0.keys.tag(key.partition());
-        let parts = beside(move || collected.into_parts(counted, tag)).await?;
+        let begun = match telling.take() {
+            Some(begun) if missing.iter().all(|tag| begun.tags.contains(tag)) => begun,
+            _ => self.begin(guard, clock, missing, ending).await?,
+        };
+        let parts = &telling.insert(begun).parts;
         let mut told = BTreeMap::<Tag, usize>::new();
-        let mut missing = missing.to_vec();
-        for ((tag, name), part) in &parts {
-            if missing.contains(tag) {
+        let mut reached = missing.to_vec();
+        for ((tag, name), part) in parts {
+            if reached.contains(tag) {
                 match self.seed(guard, *tag, name, part).await {
                     Ok(()) => *told.entry(*tag).or_default() += 1,
                     // Next time.
-                    Err(StoreError::Unavailable(_)) => missing.retain(|other| other != tag),
+                    Err(StoreError::Unavailable(_)) => reached.retain(|other| other != tag),
                     Err(error) => return Err(error),
                 }
             }
         }
-        self.look(guard, &missing, Some(&told), None).await?;
-        tracing::info!(
-            counters = parts.values().map(Vec::len).sum::<usize>(),
-            places = missing.len(),
-            "brought back what was spent"
-        );
+        let counters = parts.values().map(Vec::len).sum::<usize>();
+        self.look(guard, &reached, Some(&told), None).await?;
+        // What is missing after that was emptied once more, and is told anew.
+        if reached.len() == missing.len() {
+            *telling = None;
+        }
+        tracing::info!(counters, places = reached.len(), "brought back what was spent");
         Ok(())
+    }
+
+    /// Reads what was spent, and says which calls are among it.
+    async fn begin(
+        &self,
+        guard: &Guard,
+        clock: &Arc<dyn Clock>,
+        missing: &[Tag],
+        ending: &impl Ending,
+    ) -> Result<Telling, StoreError> {
+        ending.begin_telling();
+        let (spent, clock, store) = (Arc::clone(&guard.spent), Arc::clone(clock), self.clone());
+        let collected = beside(move || Collected::read(&*spent, clock)).await?;
+        let counted = self.counted(missing, &collected, ending).await?;
+        let tag = move |key: &CounterKey| store.0.keys.tag(key.partition());
+        let parts = beside(move || collected.into_parts(counted, tag)).await?;
+        Ok(Telling { tags: missing.to_vec(), parts })
     }
 
     /// What is collected, and counted where Redis lacks the rest: of calls that were reserved after it had forgotten that.
@@ -177,16 +210,15 @@ impl RedisStore {
         &self,
         missing: &[Tag],
         collected: &Collected,
-        taken: impl Fn() -> Taken,
+        ending: &impl Ending,
     ) -> Result<Vec<Counted>, StoreError> {
         if !collected.has_calls() {
             return Ok(Vec::new());
         }
         // Until what was on its way when the usage files were read is answered.
         tokio::time::sleep(self.0.lines.timeout()).await;
-        let (mut all_counted, mut taken) = (Vec::new(), taken());
-        taken.retain(|(held, _)| collected.has(held.id));
-        for some in taken.chunks(TOGETHER) {
+        let mut all_counted = Vec::new();
+        for some in ending.told(&|call| collected.has(call)).chunks(TOGETHER) {
             for counted in all(some.iter().map(|(held, used)| self.0.counted(held, used, missing))).await {
                 all_counted.extend(counted?);
             }

@@ -8,9 +8,14 @@ use std::{
 };
 
 use tokio::{runtime::Builder, sync::oneshot};
+use tollgate_limiter::ReservationId;
 use tollgate_store::{Clock, FailurePolicy, FallbackStore, StoreError};
 
-use crate::{ConnectError, Guard, RedisStore, Settings, lives};
+use crate::{
+    ConnectError, Guard, RedisStore, Settings,
+    guard::{Ending, Settlements},
+    lives,
+};
 
 /// How often settlements that wait are tried again.
 const WRITE_THROUGH: Duration = Duration::from_millis(100);
@@ -234,22 +239,15 @@ fn look(redis: &RedisStore) -> Duration {
 /// Looks again and again whether Redis knows what this copy had spent, and whether it is another than before: one
 /// that was a replica, or has begun anew from what was on its disk, may lack the latest settlements.
 async fn keep_seeded(redis: RedisStore, store: FallbackStore, guard: Guard, clock: Arc<dyn Clock>) {
-    let (mut before, mut seen_at) = (None, Duration::ZERO);
-    let (mut repaired, mut is_late, mut is_telling) = (0, false, false);
+    let (mut before, mut seen_at, mut telling) = (None, Duration::ZERO, None);
+    let (mut repaired, mut is_late) = (0, false);
     let mut sight = Sight::default();
     loop {
-        // A telling that was broken off, and is gone on with, began when it began.
-        let begin = || {
-            if !std::mem::replace(&mut is_telling, true) {
-                store.begin_telling();
-            }
-        };
         let begun = clock.elapsed();
-        let taken = || store.taken_since(seen_at.saturating_sub(ON_ITS_WAY));
-        let looked = redis.keep_seeded(&guard, &clock, before.as_ref(), begin, taken).await;
+        let ending = EndingIn { store: &store, since: seen_at.saturating_sub(ON_ITS_WAY) };
+        let looked = redis.keep_seeded(&guard, &clock, before.as_ref(), &mut telling, &ending).await;
         sight.note(&redis, &store, looked.as_ref().err());
         if let Ok(seen) = looked {
-            is_telling = !seen.are_told;
             if std::mem::take(&mut is_late) {
                 store.send_again();
             }
@@ -270,6 +268,23 @@ async fn keep_seeded(redis: RedisStore, store: FallbackStore, guard: Guard, cloc
             repaired = all;
         }
         tokio::time::sleep(look(&redis)).await;
+    }
+}
+
+/// The calls that end, by the store that they are settled in.
+struct EndingIn<'a> {
+    store: &'a FallbackStore,
+    /// From when on Redis may have taken settlements, and forgotten everything else.
+    since: Duration,
+}
+
+impl Ending for EndingIn<'_> {
+    fn begin_telling(&self) {
+        self.store.begin_telling();
+    }
+
+    fn told(&self, is_told: &dyn Fn(ReservationId) -> bool) -> Settlements {
+        self.store.told(is_told, self.since)
     }
 }
 

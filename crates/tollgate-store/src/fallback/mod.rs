@@ -96,12 +96,6 @@ impl FallbackStore {
         self.0.recent.forget_old(self.0.clock.elapsed());
     }
 
-    /// The settlements that the store has taken of those that were sent from `moment` on, by the time since a start of the
-    /// clock: of the last minute.
-    pub fn taken_since(&self, moment: Duration) -> Vec<(Held, Vec<ExactAmount>)> {
-        self.0.recent.since(moment)
-    }
-
     /// Has the settlements written through once more that the store took since a minute before it was last seen to be
     /// the one that it was, because it may have lost some: those that it has change nothing. How many there are.
     pub fn send_again(&self) -> usize {
@@ -112,6 +106,19 @@ impl FallbackStore {
     /// have ended, and wait, count only where their reservations are still held.
     pub fn begin_telling(&self) {
         self.0.queue.begin_telling(self.0.clock.elapsed());
+    }
+
+    /// It is told of these calls too, some of which ended after that began: their settlements, if they wait, count only where
+    /// their reservations are still held. Those, and the ones that the store has taken of what was sent from `since` on, by
+    /// the time since a start of the clock: of the last minute.
+    pub fn told(
+        &self,
+        is_told: impl Fn(ReservationId) -> bool,
+        since: Duration,
+    ) -> Vec<(Held, Vec<ExactAmount>)> {
+        let mut told = self.0.queue.told(&is_told);
+        told.extend(self.0.recent.since(since, is_told));
+        told
     }
 
     /// From now on settlements that wait are kept in `backlog` too. `left` are those that an earlier process

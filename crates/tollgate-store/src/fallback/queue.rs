@@ -32,6 +32,8 @@ pub(super) struct Waiting {
     is_left: bool,
     /// The store has had it, and may have lost it.
     is_again: bool,
+    /// The store is told of its call otherwise.
+    is_told: bool,
 }
 
 /// Settlements in the order in which they came.
@@ -75,7 +77,16 @@ pub struct Left {
 
 impl Waiting {
     const fn new(held: Held, actuals: Vec<ExactAmount>, since: Duration) -> Self {
-        Self { held, actuals, forgotten: None, since, is_remembered: true, is_left: false, is_again: false }
+        Self {
+            held,
+            actuals,
+            forgotten: None,
+            since,
+            is_remembered: true,
+            is_left: false,
+            is_again: false,
+            is_told: false,
+        }
     }
 }
 
@@ -161,11 +172,22 @@ impl Queue {
         self.told_ns.store(nanos(now), Ordering::SeqCst);
     }
 
+    /// It is told of these of those that wait.
+    pub(super) fn told(&self, is_told: impl Fn(ReservationId) -> bool) -> Vec<(Held, Vec<ExactAmount>)> {
+        let mut waiting = lock(&self.waiting);
+        let told = waiting.iter_mut().filter(|one| is_told(one.held.id));
+        told.map(|one| {
+            one.is_told = true;
+            (one.held.clone(), one.actuals.clone())
+        })
+        .collect()
+    }
+
     /// The first one, which stays.
     pub(super) fn next(&self, now: Duration) -> Option<Waiting> {
         let mut first = lock(&self.waiting).front().cloned()?;
         let is_recent = first.forgotten.is_none_or(|forgotten| now < forgotten);
-        let is_told = nanos(first.since) < self.told_ns.load(Ordering::SeqCst);
+        let is_told = first.is_told || nanos(first.since) < self.told_ns.load(Ordering::SeqCst);
         first.is_remembered = is_recent && !first.is_left && !is_told;
         Some(first)
     }

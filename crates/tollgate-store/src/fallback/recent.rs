@@ -3,7 +3,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use tollgate_limiter::{ExactAmount, Held};
+use tollgate_limiter::{ExactAmount, Held, ReservationId};
 
 use crate::sync::{Mutex, lock};
 
@@ -43,10 +43,14 @@ impl Recent {
         }
     }
 
-    /// Those that were taken at `moment` or after.
-    pub(super) fn since(&self, moment: Duration) -> Vec<(Held, Vec<ExactAmount>)> {
+    /// Those of calls that `is_asked_for`, and that were taken at `moment` or after.
+    pub(super) fn since(
+        &self,
+        moment: Duration,
+        is_asked_for: impl Fn(ReservationId) -> bool,
+    ) -> Vec<(Held, Vec<ExactAmount>)> {
         let taken = lock(&self.taken);
-        let since = taken.iter().filter(|taken| taken.at >= moment);
+        let since = taken.iter().filter(|taken| taken.at >= moment && is_asked_for(taken.held.id));
         since.map(|taken| (taken.held.clone(), taken.actuals.clone())).collect()
     }
 

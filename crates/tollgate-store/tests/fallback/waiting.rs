@@ -93,7 +93,7 @@ fn what_is_still_held_after_a_long_outage_is_settled() {
 }
 
 /// A store that has forgotten everything is told what was spent, of calls that wait too: those from before count in what
-/// it is told, later ones by themselves.
+/// it is told, and so do later ones that are among it. The others count by themselves.
 #[test]
 fn what_a_store_is_told_does_not_count_once_more() {
     let world = World::new();
@@ -101,7 +101,7 @@ fn what_a_store_is_told_does_not_count_once_more() {
     let entries = plan(&[(&usd, 100)]);
     let forgotten = |id| Held { id: ReservationId::new(id), plan: Arc::clone(&entries), at: START };
     world.faulty.set(Fault::Refused);
-    for id in [1, 2] {
+    for id in [1, 2, 3] {
         world.advance(RETRY_MS);
         assert!(matches!(world.settle(&forgotten(id), &[30]), Err(StoreError::Deferred)));
         world.advance(1);
@@ -109,12 +109,29 @@ fn what_a_store_is_told_does_not_count_once_more() {
             world.store.begin_telling();
         }
     }
+    let told = world.store.told(|call| call != ReservationId::new(2), Duration::ZERO);
+    assert_eq!(told.iter().map(|(held, _)| held.id.get()).collect::<Vec<_>>(), [1, 3]);
     world.faulty.set(Fault::None);
     world.advance(RETRY_MS);
     now(world.store.write_through());
     assert_eq!((world.shared(&usd), world.store.waiting()), ((30, 0), 0), "the second");
     // Nor is it sent again after a failover.
     assert_eq!(world.store.send_again(), 1);
+}
+
+/// Of what the store has taken those are told that were taken late enough.
+#[test]
+fn what_a_store_has_taken_is_told_from_a_moment_on() {
+    let world = World::new();
+    let usd = hard("usd", Rule::Calendar(Period::Day), 1_000);
+    for id in 0..4 {
+        let held = world.held(id, &plan(&[(&usd, 1)])).unwrap();
+        world.settle(&held, &[1]).unwrap();
+        world.advance(1_000);
+    }
+    let since = world.clock.elapsed() - Duration::from_millis(3_000);
+    let told = world.store.told(|call| call != ReservationId::new(2), since);
+    assert_eq!(told.iter().map(|(held, _)| held.id.get()).collect::<Vec<_>>(), [1, 3]);
 }
 
 /// What a backlog has, as a file would: each once.

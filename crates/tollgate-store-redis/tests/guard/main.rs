@@ -5,22 +5,14 @@
     reason = "a test may fail; helpers beside test functions are no tests to clippy"
 )]
 
-use std::{
-    future::Future,
-    num::NonZeroU64,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+mod telling;
 
-use tokio::task::JoinSet;
+use std::{future::Future, num::NonZeroU64, sync::Arc, time::Duration};
+
 use tollgate_limiter::{
-    Admission, Amount, CounterKey, Enforcement, Entry, ExactAmount, Limit, Period, Plan, ReservationId, Rule,
-    TimestampMs, Verdict,
+    Amount, CounterKey, Enforcement, Entry, ExactAmount, Limit, Period, Plan, ReservationId, Rule, Verdict,
 };
-use tollgate_store::{Attempt, Clock as _, FailurePolicy, Held, Store, SystemClock};
+use tollgate_store::{Attempt, Clock as _, FailurePolicy, Store, SystemClock};
 use tollgate_store_redis::{
     Guard, Settings, SharedStore, Spend,
     testing::{RedisCluster, RedisServer},
@@ -102,63 +94,6 @@ async fn what_is_lost_while_it_is_told_is_told_again() {
     let plan = Arc::new(Plan::new(vec![entry]).unwrap());
     let verdict = store.reserve(ReservationId::new(1), plan, Attempt::First).await.unwrap();
     assert!(matches!(verdict, Verdict::Refused(_)), "7 of 1,000 are spent: {verdict:?}");
-}
-
-/// Calls without a hard budget go on while Redis is emptied and told what was spent, again and again: each counts once,
-/// whether it ended before, between or after.
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn calls_that_pass_while_an_emptied_redis_is_told_count_once() {
-    let server = RedisServer::start().unwrap();
-    let soft = Arc::new(Limit { enforcement: Enforcement::Soft, ..Limit::clone(&budget(0)) });
-    let events: Arc<Mutex<Vec<(ReservationId, TimestampMs)>>> = Arc::default();
-    let clock = Arc::new(SystemClock::new());
-    let spent = {
-        let (soft, events) = (Arc::clone(&soft), Arc::clone(&events));
-        move |each: Spend<'_>| {
-            let events = events.lock().unwrap();
-            events.iter().for_each(|(call, at)| each(Some(*call), &soft, *at..=*at, ExactAmount::whole(3)));
-            Ok(())
-        }
-    };
-    let guard = Guard { copy: "one".into(), copies: NonZeroU64::MIN, spent: Arc::new(spent) };
-    let shared = start(&server.settings("tollgate"), guard, clock);
-    let store = shared.store();
-    let is_ready = async || says(&server, &["EXISTS", "tollgate:ready"], |exists| exists == "1");
-    until(is_ready).await;
-    let is_over = Arc::new(AtomicBool::new(false));
-    let mut clients = JoinSet::new();
-    for client in 0..4 {
-        let (store, soft, events, is_over) = (store.clone(), soft.clone(), events.clone(), is_over.clone());
-        clients.spawn(async move {
-            for call in 0.. {
-                if is_over.load(Ordering::SeqCst) {
-                    return;
-                }
-                let id = ReservationId::new(client << 32 | call);
-                let entry = Entry { limit: Arc::clone(&soft), charge: Amount::new(5) };
-                let plan = Arc::new(Plan::new(vec![entry]).unwrap());
-                let verdict = store.reserve(id, Arc::clone(&plan), Attempt::First).await;
-                let Ok(Verdict::Admitted(Admission { at, .. })) = verdict else { continue };
-                tokio::time::sleep(PAUSE).await;
-                // As a call that ends: its event is written, and then it is settled.
-                events.lock().unwrap().push((id, at));
-                let _ = store.settle(&Held { id, plan, at }, &[ExactAmount::whole(3)]).await;
-            }
-        });
-    }
-    for _ in 0..3 {
-        let before = events.lock().unwrap().len();
-        until(async || events.lock().unwrap().len() > before + 20).await;
-        server.command(&["FLUSHALL"]).unwrap();
-        until(is_ready).await;
-    }
-    is_over.store(true, Ordering::SeqCst);
-    while clients.join_next().await.is_some() {}
-    until(async || store.waiting() == 0).await;
-    let view = store.inspect(&[soft]).await.unwrap().remove(0);
-    let ended = u64::try_from(events.lock().unwrap().len()).unwrap();
-    assert_eq!((view.spent, view.held), (ExactAmount::whole(3 * ended), Amount::ZERO), "{ended} calls");
-    assert!(store.status().available && store.status().outages == 0);
 }
 
 /// What is spent of the first budget.
