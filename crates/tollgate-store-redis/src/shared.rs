@@ -117,7 +117,12 @@ impl SharedStore {
             }
         };
         let thread = thread::Builder::new().name("store".to_owned());
-        let thread = thread.spawn(move || runtime.block_on(live)).map_err(ConnectError::Thread)?;
+        let run = move || {
+            runtime.block_on(live);
+            // Usage files that are being read for a Redis that was emptied keep nobody waiting.
+            runtime.shutdown_background();
+        };
+        let thread = thread.spawn(run).map_err(ConnectError::Thread)?;
         let gone = |_| ConnectError::Thread(io::Error::other("it ended"));
         let (store, _redis) = start.recv().map_err(gone)??;
         Ok(Self {

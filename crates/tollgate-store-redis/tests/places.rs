@@ -127,6 +127,7 @@ async fn places_of_a_copy_that_died_are_free_after_half_a_minute_and_its_budget_
         living.reserve(id, &plan).await.unwrap();
     }
     assert!(living.reserve(15, &plan).await.is_none(), "each place is free once");
+    assert_eq!(server.immortal_keys().unwrap(), [""; 0]);
 
     // What ends late was given back.
     assert_eq!(dead.settle(&held[1]).await, Settled::Applied);

@@ -88,6 +88,41 @@ async fn every_key_has_a_time_to_live() {
     assert!(!server.command(&["KEYS", "*:x:*"]).unwrap().contains(":x:"));
 }
 
+/// An open reservation is known for a day, one that is over and a refusal that was repeated for ten minutes: by the quick
+/// way of scripts and by the long one.
+#[tokio::test]
+async fn records_live_for_a_day_while_they_are_open_and_ten_minutes_afterwards() {
+    const SOME_MS: i64 = 30_000;
+    let server = RedisServer::start().unwrap();
+    let store = connect(&server).await;
+    let (quick, long) = (
+        limit("day", Rule::Calendar(Period::Day), 100),
+        limit("token bucket", Rule::TokenBucket { window: MINUTE }, 100),
+    );
+    let lives = |id: u128, wanted_ms: i64| {
+        let id = format!("{id:032x}");
+        let records: Vec<_> = lives_ms(&server).into_iter().filter(|(key, _)| key.contains(&id)).collect();
+        assert_eq!(records.len(), 1, "{records:?}");
+        for (key, life_ms) in records {
+            assert!((wanted_ms - SOME_MS..=wanted_ms).contains(&life_ms), "{key} lives {life_ms} ms");
+        }
+    };
+    // The first call makes the counter, the long way.
+    for (first, limit) in [(10, &quick), (20, &quick), (30, &long)] {
+        let one = plan(&[(limit, 1)]);
+        let held = reserve(&store, first, &one).await.unwrap();
+        lives(first, 86_400_000);
+        store.settle(&held, &[ExactAmount::whole(1)]).await.unwrap();
+        lives(first, 600_000);
+        let unseen = Held { id: ReservationId::new(first + 1), ..held };
+        store.settle(&unseen, &[ExactAmount::whole(1)]).await.unwrap();
+        lives(first + 1, 600_000);
+        let refused = store.reserve(ReservationId::new(first + 2), plan(&[(limit, 101)]), Attempt::Retry);
+        assert!(matches!(refused.await.unwrap(), Verdict::Refused(_)));
+        lives(first + 2, 600_000);
+    }
+}
+
 #[tokio::test]
 async fn a_refused_first_attempt_writes_nothing() {
     let server = RedisServer::start().unwrap();

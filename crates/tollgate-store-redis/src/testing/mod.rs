@@ -226,6 +226,17 @@ impl RedisServer {
         read_answer(&mut BufReader::new(stream))
     }
 
+    /// The keys that have no time to live.
+    ///
+    /// # Errors
+    ///
+    /// The server does not answer.
+    pub fn immortal_keys(&self) -> io::Result<Vec<String>> {
+        let script = "local all = {} for _, key in ipairs(redis.call('KEYS', '*')) do \
+                      if redis.call('PTTL', key) == -1 then all[#all + 1] = key end end return all";
+        Ok(self.command(&["EVAL", script, "0"])?.lines().map(str::to_owned).collect())
+    }
+
     fn wait_until_it_answers(&mut self) -> io::Result<()> {
         const ATTEMPTS: usize = 1_000;
         for _ in 0..ATTEMPTS {

@@ -109,6 +109,9 @@ async fn a_plan_that_one_slot_refuses_leaves_nothing_in_any() {
     let before = cluster.keys().unwrap().len();
     assert!(reserve(&store, 5, &of(3)).await.is_none());
     assert_eq!((cluster.keys().unwrap().len(), before), (4 + 3, 4 + 3));
+    for node in cluster.nodes() {
+        assert_eq!(node.immortal_keys().unwrap(), [""; 0]);
+    }
     assert_eq!(stand(&store, &[&own, &global, &model]).await, [(0, 1); 3]);
     // An extension too, in all slots or none.
     let more = |charge| [Amount::new(charge); 4];

@@ -38,9 +38,9 @@ use history::{Call, History};
 /// A Monday, in the middle of a minute.
 const START: TimestampMs = TimestampMs::new(1_795_996_823_456);
 
-struct Redis {
+struct Redis<'a> {
     /// How to reach it under a prefix.
-    settings: Box<dyn Fn(&str) -> Settings>,
+    settings: Box<dyn Fn(&str) -> Settings + 'a>,
     /// Of one thread, so that calls go in the order in which they are made.
     runtime: tokio::runtime::Runtime,
     histories: AtomicU64,
@@ -48,7 +48,7 @@ struct Redis {
 
 /// One history, on both sides.
 struct Pair<'a> {
-    redis: &'a Redis,
+    redis: &'a Redis<'a>,
     clock: Arc<ManualClock>,
     store: RedisStore,
     ledger: Ledger,
@@ -56,8 +56,8 @@ struct Pair<'a> {
     held: HashMap<u128, Held>,
 }
 
-impl Redis {
-    fn new(settings: impl Fn(&str) -> Settings + 'static) -> Self {
+impl<'a> Redis<'a> {
+    fn new(settings: impl Fn(&str) -> Settings + 'a) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         Self { settings: Box::new(settings), runtime: runtime.unwrap(), histories: AtomicU64::new(0) }
     }
@@ -211,21 +211,26 @@ fn same<T: PartialEq + std::fmt::Debug>(
 #[test]
 fn redis_and_the_ledger_answer_and_count_the_same() {
     let server = RedisServer::start().unwrap();
-    compare(&Redis::new(move |prefix| server.settings(prefix)), 96, one_by_one);
+    compare(&Redis::new(|prefix| server.settings(prefix)), 96, one_by_one);
+    assert_eq!(server.immortal_keys().unwrap(), [""; 0]);
 }
 
 /// Calls that one command runs.
 #[test]
 fn calls_in_one_command_answer_and_count_as_one_after_the_other() {
     let server = RedisServer::start().unwrap();
-    compare(&Redis::new(move |prefix| server.settings(prefix)), 96, together);
+    compare(&Redis::new(|prefix| server.settings(prefix)), 96, together);
+    assert_eq!(server.immortal_keys().unwrap(), [""; 0]);
 }
 
 /// Plans over one to three slots of three nodes.
 #[test]
 fn c125_a_redis_cluster_and_the_ledger_answer_and_count_the_same() {
     let cluster = RedisCluster::start(3).unwrap();
-    compare(&Redis::new(move |prefix| cluster.settings(prefix)), 24, one_by_one);
+    compare(&Redis::new(|prefix| cluster.settings(prefix)), 24, one_by_one);
+    for node in cluster.nodes() {
+        assert_eq!(node.immortal_keys().unwrap(), [""; 0]);
+    }
 }
 
 fn one_by_one(pair: &mut Pair<'_>, calls: &[Call], plans: &[Arc<Plan>]) -> Result<(), TestCaseError> {
@@ -249,7 +254,7 @@ fn together(pair: &mut Pair<'_>, calls: &[Call], plans: &[Arc<Plan>]) -> Result<
 /// Makes a history, and compares after each step.
 type Make = fn(&mut Pair<'_>, &[Call], &[Arc<Plan>]) -> Result<(), TestCaseError>;
 
-fn compare(redis: &Redis, usual: u32, make: Make) {
+fn compare(redis: &Redis<'_>, usual: u32, make: Make) {
     let cases = env::var("TOLLGATE_REDIS_HISTORIES").ok().and_then(|cases| cases.parse().ok());
     redis.warm_up();
     let config = Config { cases: cases.unwrap_or(usual), failure_persistence: None, ..Config::default() };

@@ -16,7 +16,7 @@ use tollgate_limiter::{
 use tollgate_store::{Attempt, FallbackStore, Held, Store as _, SystemClock};
 use tollgate_store_redis::{Guard, SharedStore, Spend, testing::RedisServer};
 
-use super::{PAUSE, budget, says, start, until};
+use super::{PATIENCE, PAUSE, budget, says, start, until};
 
 /// What each call has used of each of its limits.
 const USED: ExactAmount = ExactAmount::whole(3);
@@ -235,4 +235,18 @@ async fn calls_that_end_while_a_telling_is_broken_off_count_once() {
     }
     copy.server.command(&["DEL", &second]).unwrap();
     copy.assert_exact().await;
+}
+
+/// An end does not wait until a large usage file is read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn usage_files_that_are_read_keep_no_end_waiting() {
+    let copy = Copy::start(vec![budget(0)]).await;
+    copy.files.set(Reading::Stops);
+    copy.server.command(&["FLUSHALL"]).unwrap();
+    copy.files.until(Reading::Waits).await;
+    let Copy { shared, files, server: _server, .. } = copy;
+    let end = tokio::task::spawn_blocking(move || drop(shared));
+    let ended = tokio::time::timeout(PATIENCE, end).await;
+    files.set(Reading::Goes);
+    assert!(ended.is_ok());
 }
