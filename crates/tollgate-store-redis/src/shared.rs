@@ -9,7 +9,7 @@ use std::{
 
 use tokio::{runtime::Builder, sync::oneshot};
 use tollgate_limiter::ReservationId;
-use tollgate_store::{Clock, FailurePolicy, FallbackStore, StoreError};
+use tollgate_store::{Clock, FailurePolicy, FallbackStore, SentAgain, StoreError};
 
 use crate::{
     ConnectError, Guard, RedisStore, Settings,
@@ -258,10 +258,14 @@ async fn keep_seeded(redis: RedisStore, store: FallbackStore, guard: Guard, cloc
             }
             if seen.lacks_latest {
                 redis.close_lines();
-                let settlements = store.send_again();
+                let SentAgain { settlements, too_old } = store.send_again();
                 // What was answered just now is noted a moment later.
                 is_late = true;
-                tracing::warn!(settlements, "another Redis answers: the latest settlements are sent again");
+                tracing::warn!(
+                    settlements,
+                    too_old,
+                    "another Redis answers: the latest settlements are sent again, of those that are too old only what is still held"
+                );
             } else {
                 store.forget_old();
             }

@@ -23,7 +23,7 @@ use tollgate_limiter::{Amount, ExactAmount, Limit, Plan, ReservationId, Verdict}
 
 pub use clock::{Clock, SystemClock};
 pub use error::StoreError;
-pub use fallback::{Backlog, FailurePolicy, FallbackStore, Left, is_hard_budget};
+pub use fallback::{Backlog, FailurePolicy, FallbackStore, Left, SentAgain, is_hard_budget};
 #[cfg(feature = "testing")]
 pub use faulty::{Fault, FaultyStore};
 pub use future::StoreFuture;

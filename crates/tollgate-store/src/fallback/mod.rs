@@ -58,6 +58,15 @@ struct Inner {
     undecided: Pace,
 }
 
+/// How many settlements are sent again.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct SentAgain {
+    /// All of them.
+    pub settlements: usize,
+    /// Of those the ones that the store may have lost for good, as it would not know them any more.
+    pub too_old: usize,
+}
+
 impl FallbackStore {
     /// `shared` under `policy`. Local limits count from nothing, by `clock`.
     pub fn new(shared: Arc<dyn Store>, clock: Arc<dyn Clock>, policy: FailurePolicy) -> Self {
@@ -97,9 +106,18 @@ impl FallbackStore {
     }
 
     /// Has the settlements written through once more that the store took since a minute before it was last seen to be
-    /// the one that it was, because it may have lost some: those that it has change nothing. How many there are.
-    pub fn send_again(&self) -> usize {
-        self.0.recent.take().map(|(at, held, actuals)| self.0.queue.push_again(held, actuals, at)).count()
+    /// the one that it was, because it may have lost some: those that it has change nothing. Of what it took so long ago that
+    /// it would not know it any more, what is still held is settled, and nothing else.
+    pub fn send_again(&self) -> SentAgain {
+        let Inner { clock, policy, recent, queue, .. } = &*self.0;
+        let now = clock.elapsed();
+        let mut sent = SentAgain::default();
+        for (at, held, actuals) in recent.take() {
+            sent.settlements += 1;
+            sent.too_old += usize::from(now >= at.saturating_add(policy.remembered));
+            queue.push_again(held, actuals, at);
+        }
+        sent
     }
 
     /// The shared store has forgotten what was spent, and is told all of it that was until now: settlements of calls that

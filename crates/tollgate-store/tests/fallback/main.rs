@@ -27,7 +27,7 @@ use tollgate_limiter::{
 };
 use tollgate_store::{
     Attempt, Backlog, Clock, CounterView, FailurePolicy, FallbackStore, Fault, FaultyStore, Held, Left,
-    ManualClock, MemoryStore, Settled, Store, StoreError, StoreFuture,
+    ManualClock, MemoryStore, SentAgain, Settled, Store, StoreError, StoreFuture,
 };
 
 const START: TimestampMs = TimestampMs::new(1_795_996_800_000);

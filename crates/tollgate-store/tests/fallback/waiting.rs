@@ -71,7 +71,7 @@ fn what_is_sent_again_does_not_crowd_out_what_waits() {
         world.settle(&held, &[1]).unwrap();
     }
     let held = world.held(40_000, &of_usd).unwrap();
-    world.store.send_again();
+    assert_eq!(world.store.send_again().settlements, 40_000);
     assert_eq!(world.store.waiting(), 32_768);
     world.faulty.set(Fault::Refused);
     assert!(matches!(world.settle(&held, &[1]), Err(StoreError::Deferred)));
@@ -116,7 +116,7 @@ fn what_a_store_is_told_does_not_count_once_more() {
     now(world.store.write_through());
     assert_eq!((world.shared(&usd), world.store.waiting()), ((30, 0), 0), "the second");
     // Nor is it sent again after a failover.
-    assert_eq!(world.store.send_again(), 1);
+    assert_eq!(world.store.send_again().settlements, 1);
 }
 
 /// Of what the store has taken those are told that were taken late enough.
@@ -296,6 +296,10 @@ impl Store for Forgetful {
         self.memory.settle(held, actuals)
     }
 
+    fn settle_held(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'static, Settled> {
+        self.memory.settle_held(held, actuals)
+    }
+
     fn inspect(&self, limits: &[Arc<Limit>]) -> StoreFuture<'_, Vec<CounterView>> {
         self.memory.inspect(limits)
     }
@@ -374,11 +378,21 @@ fn settlements_are_sent_again_and_those_that_were_not_lost_change_nothing() {
     // Nobody sees for two minutes who answers. Somebody new does then, and calls go on.
     clock.advance(DurationMs::new(120_000));
     assert_eq!(stands(), (6, 10));
-    assert_eq!(store.send_again(), 2);
+    assert_eq!(store.send_again(), SentAgain { settlements: 2, too_old: 0 });
     now(store.write_through());
     assert_eq!((stands(), store.repaired(), store.waiting()), ((9, 0), 1, 0));
     // And again, should the next server lack them.
-    assert_eq!(store.send_again(), 2);
+    assert_eq!(store.send_again(), SentAgain { settlements: 2, too_old: 0 });
     now(store.write_through());
     assert_eq!((stands(), store.repaired()), ((9, 0), 1));
+    // After so long nobody would know whether the store has had what is not held any more.
+    shared.forgets.store(true, Ordering::SeqCst);
+    spend(4);
+    shared.forgets.store(false, Ordering::SeqCst);
+    clock.advance(DurationMs::new(539_999));
+    spend(5);
+    clock.advance(DurationMs::new(1));
+    assert_eq!(store.send_again(), SentAgain { settlements: 4, too_old: 3 });
+    now(store.write_through());
+    assert_eq!((stands(), store.repaired(), store.waiting()), ((15, 0), 2, 0));
 }
