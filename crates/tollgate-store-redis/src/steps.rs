@@ -36,16 +36,22 @@ impl Inner {
     ) -> Result<Verdict, StoreError> {
         let parts = Parts::of(&self.keys, id, plan, self.is_guarded())?;
         let whole = parts.whole(plan);
-        let first = self.reserve_part(whole, &parts.first, Mode::Charge(attempt)).await?;
-        if !whole.is_split || first.is_final {
-            return Ok(first.verdict);
+        let first = self.reserve_part(whole, &parts.first, Mode::Charge(attempt));
+        if !whole.is_split {
+            return Ok(first.await?.verdict);
         }
         // In a box, as most plans have one part.
-        let mode = first.mode_of_others(attempt);
-        let others =
-            Box::pin(all(parts.others.iter().map(|part| self.reserve_part(whole, part, mode)))).await;
-        let keeps_refusal = attempt == Attempt::Retry;
-        Box::pin(self.conclude(whole, &parts, 0, first, others, keeps_refusal)).await
+        Box::pin(self.in_time(async {
+            let first = first.await?;
+            if first.is_final {
+                return Ok(first.verdict);
+            }
+            let mode = first.mode_of_others(attempt);
+            let others = all(parts.others.iter().map(|part| self.reserve_part(whole, part, mode))).await;
+            let keeps_refusal = attempt == Attempt::Retry;
+            self.conclude(whole, &parts, 0, first, others, keeps_refusal).await
+        }))
+        .await
     }
 
     pub(crate) async fn extend_all(
@@ -57,14 +63,25 @@ impl Inner {
         check_length(&held.plan, charges.len())?;
         let parts = Parts::of(&self.keys, held.id, &held.plan, false)?;
         let (whole, charge) = (parts.whole(&held.plan), Mode::Charge(Attempt::First));
-        let first = self.extend_part(whole, &parts.first, charge, step, charges).await?;
+        let first = self.extend_part(whole, &parts.first, charge, step, charges);
         if !whole.is_split {
-            return Ok(first.verdict);
+            return Ok(first.await?.verdict);
         }
-        let mode = first.mode_of_others(Attempt::First);
-        let others =
-            all(parts.others.iter().map(|part| self.extend_part(whole, part, mode, step, charges))).await;
-        self.conclude(whole, &parts, step, first, others, false).await
+        self.in_time(async {
+            let first = first.await?;
+            let mode = first.mode_of_others(Attempt::First);
+            let others =
+                all(parts.others.iter().map(|part| self.extend_part(whole, part, mode, step, charges))).await;
+            self.conclude(whole, &parts, step, first, others, false).await
+        })
+        .await
+    }
+
+    /// Several steps have the time of one together. What some of them have charged then is left to whoever asked, who does
+    /// not know it.
+    async fn in_time<T>(&self, steps: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        let late = || StoreError::Unknown("the limits in several slots took too long".to_owned());
+        tokio::time::timeout(self.lines.timeout(), steps).await.unwrap_or_else(|_elapsed| Err(late()))
     }
 
     /// The first part first: that the call does not fit the reservation is known there. Where there is no reservation,

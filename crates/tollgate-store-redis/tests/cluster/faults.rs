@@ -283,7 +283,7 @@ async fn a_failover_in_a_cluster_is_followed_with_all_that_was_replicated() {
 }
 
 /// A limit whose counter lies on a node.
-fn on_node(cluster: &RedisCluster, node: usize, amount: u64) -> Arc<Limit> {
+pub(crate) fn on_node(cluster: &RedisCluster, node: usize, amount: u64) -> Arc<Limit> {
     on_node_named(cluster, node, "t", amount)
 }
 

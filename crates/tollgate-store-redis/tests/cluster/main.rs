@@ -124,6 +124,32 @@ async fn a_plan_that_one_slot_refuses_leaves_nothing_in_any() {
     assert_eq!(store.settle(&held, &[ExactAmount::whole(2); 4]).await.unwrap(), Settled::Already);
 }
 
+/// Two nodes that are slow, one after the other: together they are given the time of one. What the first of them has charged
+/// is then for whoever asked to release.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn limits_in_several_slots_have_the_time_of_one() {
+    let cluster = RedisCluster::start(3).unwrap();
+    let store = connect(&cluster).await;
+    let (own, global) = (faults::on_node(&cluster, 0, 10), faults::on_node(&cluster, 1, 10));
+    let both = plan(&[(&own, 4), (&global, 4)]);
+    // All scripts are known.
+    let held = reserve(&store, 1, &both).await.unwrap();
+    store.settle(&held, &[ExactAmount::ZERO; 2]).await.unwrap();
+    let timeout = cluster.settings("tollgate").timeout;
+    for (node, tenths) in [(0, 7), (1, 14)] {
+        let pause = (timeout * tenths / 10).as_millis().to_string();
+        cluster.nodes()[node].command(&["CLIENT", "PAUSE", &pause, "ALL"]).unwrap();
+    }
+    let answer = store.reserve(ReservationId::new(2), Arc::clone(&both), Attempt::First).await;
+    assert!(matches!(answer, Err(StoreError::Unknown(_))), "{answer:?}");
+    for node in cluster.nodes() {
+        node.command(&["CLIENT", "UNPAUSE"]).unwrap();
+    }
+    let given_up = Held { id: ReservationId::new(2), plan: both, at: held.at };
+    store.settle(&given_up, &[ExactAmount::ZERO; 2]).await.unwrap();
+    assert_eq!(stand(&store, &[&own, &global]).await, [(0, 0); 2]);
+}
+
 /// Tenants in parallel over a limit that all share: it is never passed, and what is given back is used up in the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_limit_over_all_tenants_is_never_passed_by_parallel_calls() {
