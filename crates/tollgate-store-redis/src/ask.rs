@@ -61,9 +61,9 @@ impl Inner {
         mode: Mode,
     ) -> Result<Answer, StoreError> {
         let arguments = |again| {
-            let flags = Flags::of(whole, mode, again, part.mark.is_some());
+            let flags = flags(whole, mode, again, part.mark.is_some());
             let (life, time) = (self.lives.now().bytes(), self.time().to_le_bytes());
-            vec![[whole.fingerprint, &life[..], &time, &[flags.bits()], &part.entries].concat().into()]
+            vec![[whole.fingerprint, &life[..], &time, &[flags], &part.entries].concat().into()]
         };
         let keys = || part.keys();
         let (reply, is_repeated) =
@@ -80,8 +80,13 @@ impl Inner {
         charges: &[Amount],
     ) -> Result<Answer, StoreError> {
         let charges = request::charges(&part.of_all(charges));
-        let arguments = |again| {
-            let flags = Flags::of(whole, mode, again, false).letters();
+        let flags = match (mode, whole.is_split) {
+            (Mode::Look, true) => "ls",
+            (Mode::Look, false) => "l",
+            (Mode::Charge(_), true) => "s",
+            (Mode::Charge(_), false) => "",
+        };
+        let arguments = |_| {
             let (step, most) = (step.to_string().into(), EXTENSIONS_MAX.to_string().into());
             self.arguments(whole, part, [flags.into(), step, charges.clone(), most])
         };
@@ -207,30 +212,13 @@ impl Part {
     }
 }
 
-/// How a script is to answer.
-#[derive(Clone, Copy)]
-struct Flags([bool; 4]);
-
-impl Flags {
-    fn of(whole: Whole<'_>, mode: Mode, again: Attempt, is_guarded: bool) -> Self {
-        let is_again = again == Attempt::Retry && mode != Mode::Look;
-        let is_retry = mode == Mode::Charge(Attempt::Retry) || is_again;
-        Self([is_retry, mode == Mode::Look, is_guarded, whole.is_split])
-    }
-
-    /// A bit each.
-    fn bits(self) -> u8 {
-        self.0.into_iter().rev().fold(0, |bits, is_set| 2 * bits + u8::from(is_set))
-    }
-
-    /// A letter each.
-    fn letters(self) -> String {
-        self.0
-            .into_iter()
-            .zip("rlgs".chars())
-            .filter_map(|(is_set, letter)| is_set.then_some(letter))
-            .collect()
-    }
+/// How the script of a reserve is to answer, a bit each: it is a repetition, it only looks, it asks for the mark that Redis
+/// knows what was spent, it is one of several parts.
+fn flags(whole: Whole<'_>, mode: Mode, again: Attempt, is_guarded: bool) -> u8 {
+    let is_again = again == Attempt::Retry && mode != Mode::Look;
+    let is_retry = mode == Mode::Charge(Attempt::Retry) || is_again;
+    let all = [is_retry, mode == Mode::Look, is_guarded, whole.is_split];
+    all.into_iter().rev().fold(0, |bits, is_set| 2 * bits + u8::from(is_set))
 }
 
 fn answer(

@@ -106,6 +106,11 @@ impl Keys {
         pattern + ":{*}:r:*"
     }
 
+    /// What all keys of one slot begin with: everything up to the end of the hash tag.
+    pub(crate) fn of_slot(key: &[u8]) -> &[u8] {
+        key.split_inclusive(|byte| *byte == b'}').next().unwrap_or_default()
+    }
+
     fn of_tag(&self, Tag(tag): Tag, name: &str) -> Bytes {
         let prefix = &self.prefix;
         if self.is_cluster { format!("{prefix}:{{{tag}}}:{name}") } else { format!("{prefix}:{name}") }.into()

@@ -22,7 +22,7 @@ use std::{
 use bytes::{Buf as _, Bytes};
 use tollgate_store::{Attempt, StoreError};
 
-use crate::{RedisStore, reply, request::FINGERPRINT_BYTES};
+use crate::{RedisStore, keys::Keys, reply, request::FINGERPRINT_BYTES};
 
 /// How often a copy says that it lives.
 pub(crate) const EVERY: Duration = Duration::from_secs(5);
@@ -236,12 +236,11 @@ impl RedisStore {
         if !self.is_cluster() {
             return vec![keys];
         }
-        let mut by_tag = BTreeMap::<Vec<u8>, Vec<Bytes>>::new();
+        let mut by_slot = BTreeMap::<Vec<u8>, Vec<Bytes>>::new();
         for key in keys {
-            let tag = key.split(|byte| *byte == b'}').next().unwrap_or_default();
-            by_tag.entry(tag.to_vec()).or_default().push(key);
+            by_slot.entry(Keys::of_slot(&key).to_vec()).or_default().push(key);
         }
-        by_tag.into_values().collect()
+        by_slot.into_values().collect()
     }
 
     /// Gives the places of one record back: how many. One that cannot be read does not stand in the way of others.

@@ -259,6 +259,23 @@ async fn places_of_a_copy_that_died_before_redis_knew_it_are_found_later() {
     assert_eq!(other.stand(&plan).await, [(0, 0), (30, 0), (0, 0)]);
 }
 
+/// Of a life that Redis does not know what is young may be open: it has only begun, or is not heard of yet.
+#[tokio::test]
+async fn young_places_of_a_life_that_redis_does_not_know_are_kept() {
+    let (server, clock, plan) = (RedisServer::start().unwrap(), clock(), plan());
+    let unknown = Copy::start(&server, &clock, "unknown").await;
+    let other = Copy::start(&server, &clock, "other").await;
+    pass(&clock, DurationMs::new(60_000), &[&unknown, &other]).await;
+    server.command(&["FLUSHALL"]).unwrap();
+    unknown.reserve(1, &plan).await.unwrap();
+    pass(&clock, DurationMs::new(35_000), &[&other]).await;
+    for id in 2..4 {
+        unknown.reserve(id, &plan).await.unwrap();
+    }
+    pass(&clock, DurationMs::new(15_000), &[&other]).await;
+    assert_eq!(other.stand(&plan).await[0], (2, 0), "the old one was given back");
+}
+
 #[tokio::test]
 async fn places_that_a_copy_took_before_it_knew_that_it_was_dead_are_found_later() {
     let (server, clock, plan) = (RedisServer::start().unwrap(), clock(), plan());

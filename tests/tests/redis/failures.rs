@@ -113,23 +113,21 @@ async fn c38_a_redis_that_can_be_read_and_not_written_refuses_hard_budgets() {
 #[tokio::test]
 async fn c18_a_copy_that_dies_takes_no_more_than_it_had_reserved() {
     let config = tenant("[[tenants.budgets]]\nwindow = \"day\"\nlimit_usd = \"0.01\"\nmode = \"hard\"");
-    let deployment = Deployment::in_earnest(&config);
-    let dying = deployment.stores[2].store();
+    let mut deployment = Deployment::in_earnest(&config);
+    let dying = deployment.stores.remove(2);
+    let store = dying.store();
     let key = tollgate_tests::counter("t", "micro_usd", "day", 10_000);
     let entry = Entry { limit: Arc::new(key), charge: Amount::new(100) };
     let plan = Arc::new(Plan::new(vec![entry]).unwrap());
     for id in 0..50 {
-        let verdict = dying.reserve(ReservationId::new(id), Arc::clone(&plan), Attempt::First).await.unwrap();
+        let verdict = store.reserve(ReservationId::new(id), Arc::clone(&plan), Attempt::First).await.unwrap();
         assert!(matches!(verdict, Verdict::Admitted(_)));
     }
+    drop((store, dying, deployment.gateways.remove(2)));
     // Half of the budget is the dead copy's; the others have the rest.
-    let statuses = parallel(
-        &deployment.all()[..2],
-        60,
-        &body(100),
-        &["x-mock-input-tokens: 1", "x-mock-output-tokens: 100"],
-    )
-    .await;
+    let statuses =
+        parallel(&deployment.all(), 60, &body(100), &["x-mock-input-tokens: 1", "x-mock-output-tokens: 100"])
+            .await;
     let (passed, refused) = (count(&statuses, 200), count(&statuses, 402));
     assert_eq!(passed + refused, 60);
     let day = deployment.at_rest_with(5_000).await;

@@ -75,6 +75,7 @@ impl Copy {
     /// All that ended counts once, when it is told and nothing waits.
     async fn assert_exact(&self) {
         self.until_told().await;
+        assert_eq!(self.server.immortal_keys().unwrap(), [""; 0]);
         let store = self.shared.store();
         until(async || store.waiting() == 0).await;
         let ended = u64::try_from(self.files.events.lock().unwrap().len()).unwrap();
