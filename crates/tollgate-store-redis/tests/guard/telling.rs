@@ -231,6 +231,11 @@ async fn calls_that_end_while_a_telling_is_broken_off_count_once() {
     let spoil = "redis.call('FLUSHALL') redis.call('HSET', KEYS[1], 'field', 'value')";
     copy.server.command(&["EVAL", spoil, "1", &second]).unwrap();
     until(async || says(&copy.server, &["EXISTS", &first], |exists| exists == "1")).await;
+    assert_eq!(
+        copy.server.immortal_keys().unwrap(),
+        [second.as_str()],
+        "what is told so far has a time to live"
+    );
     for held in &open[1..] {
         caller.end(held).await;
     }
