@@ -6,6 +6,7 @@ use tollgate_config::Config;
 use tollgate_pricing::PriceTable;
 use tollgate_proxy::{Proxy, Setup};
 use tollgate_store::{Clock, SystemClock};
+use tollgate_store_redis::CLIENT_LOG_TARGET;
 use tracing_subscriber::EnvFilter;
 
 use crate::{
@@ -81,7 +82,8 @@ fn workers() -> NonZeroUsize {
 /// JSON lines on standard error; `TOLLGATE_LOG` filters (when it is not set, `info` and nothing of the Redis client,
 /// whose reconnects would fill the log of an outage).
 fn start_logging() {
-    let filter = EnvFilter::try_from_env("TOLLGATE_LOG").unwrap_or_else(|_| EnvFilter::new("info,fred=off"));
+    let usual = || EnvFilter::new(format!("info,{CLIENT_LOG_TARGET}=off"));
+    let filter = EnvFilter::try_from_env("TOLLGATE_LOG").unwrap_or_else(|_| usual());
     tracing_subscriber::fmt()
         .json()
         .flatten_event(true)

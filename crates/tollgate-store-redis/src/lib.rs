@@ -54,6 +54,7 @@ use tollgate_limiter::{
 use tollgate_store::{Clock, Store, StoreError, StoreFuture, StoreStatus};
 
 use batch::Batch;
+pub use client::LOG_TARGET as CLIENT_LOG_TARGET;
 use client::{Client, Script};
 pub use guard::{Guard, Spend, Told};
 use keys::{Keys, Tag};

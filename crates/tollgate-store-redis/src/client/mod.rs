@@ -49,6 +49,9 @@ const SCHEMES: &[&str] =
     &["redis", "rediss", "redis-sentinel", "rediss-sentinel", "redis-cluster", "rediss-cluster"];
 /// Commands that may wait for the connection at once.
 const QUEUE_MAX: usize = 65_536;
+/// The target of the client library's own log lines: one for each attempt to connect, for as long as an outage takes. This
+/// crate's lines say what matters of them.
+pub const LOG_TARGET: &str = "fred";
 /// Between two attempts to connect: from the first, doubling, to the second.
 const RECONNECT_MS: (u32, u32) = (100, 5_000);
 /// So much a pause may be longer, so that copies do not come back all at once.
