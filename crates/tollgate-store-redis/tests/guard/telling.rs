@@ -131,6 +131,14 @@ impl Caller {
         }
     }
 
+    async fn begin_ten(&self) -> Vec<Held> {
+        let mut open = Vec::new();
+        for id in 0..10 {
+            open.push(self.begin(id).await.unwrap());
+        }
+        open
+    }
+
     /// As a call that ends: its event is written, and then it is settled.
     async fn end(&self, held: &Held) {
         self.files.events.lock().unwrap().push((held.id, held.at));
@@ -179,10 +187,7 @@ async fn calls_that_pass_while_an_emptied_redis_is_told_count_once() {
 async fn calls_that_end_while_the_usage_files_are_read_count_once() {
     let copy = Copy::start(vec![budget(0), budget(1)]).await;
     let caller = copy.caller();
-    let mut open = Vec::new();
-    for id in 0..10 {
-        open.push(caller.begin(id).await.unwrap());
-    }
+    let open = caller.begin_ten().await;
     caller.end(&open[0]).await;
     copy.files.set(Reading::Stops);
     copy.server.command(&["FLUSHALL"]).unwrap();
@@ -202,10 +207,7 @@ async fn calls_that_end_while_the_usage_files_are_read_count_once() {
 async fn calls_that_end_before_the_usage_files_can_be_read_count_once() {
     let copy = Copy::start(vec![budget(0)]).await;
     let caller = copy.caller();
-    let mut open = Vec::new();
-    for id in 0..10 {
-        open.push(caller.begin(id).await.unwrap());
-    }
+    let open = caller.begin_ten().await;
     copy.files.set(Reading::Fails);
     copy.server.command(&["FLUSHALL"]).unwrap();
     copy.files.until(Reading::HasFailed).await;
@@ -221,10 +223,7 @@ async fn calls_that_end_before_the_usage_files_can_be_read_count_once() {
 async fn calls_that_end_while_a_telling_is_broken_off_count_once() {
     let copy = Copy::start(vec![budget(0), budget(1)]).await;
     let caller = copy.caller();
-    let mut open = Vec::new();
-    for id in 0..10 {
-        open.push(caller.begin(id).await.unwrap());
-    }
+    let open = caller.begin_ten().await;
     caller.end(&open[0]).await;
     let [first, second] = [0, 1].map(|number| format!("tollgate:{{tenant {number}}}:c:micro_usd:day"));
     // As one command: no part is told before the counters are spoilt.
