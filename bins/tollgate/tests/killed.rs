@@ -337,65 +337,123 @@ async fn places_in_redis_that_calls_had_at_a_kill_are_free_when_the_program_is_b
     }
 }
 
-/// Redis answers no more, calls end meanwhile, and the program is killed in the same moment: when both are back, Redis has
-/// what was used, and nothing is held.
-#[tokio::test]
-async fn settlements_on_their_way_to_redis_at_a_kill_are_settled_when_the_program_is_back() {
-    let server = RedisServer::start().expect("a Redis starts");
-    let folder = tempfile::tempdir().expect("a folder");
-    let mock = Mock::start(Options::default()).expect("the mock starts");
-    let store = format!("[store]\nkind = \"redis\"\nurl = \"{}\"\n", server.settings("").url);
-    configure(folder.path(), &mock, &format!("{store}[[limits]]\nscope = \"tenant\"\nmax_concurrent = 40\n"));
-    let mut books = Books::new(folder.path());
-    let is_decided = async |address| {
-        let answered = async {
+/// A program with its counters in a Redis.
+struct OnRedis {
+    server: RedisServer,
+    mock: Mock,
+    folder: tempfile::TempDir,
+    books: Books,
+}
+
+impl OnRedis {
+    fn new() -> Self {
+        let server = RedisServer::start().expect("a Redis starts");
+        let folder = tempfile::tempdir().expect("a folder");
+        let mock = Mock::start(Options::default()).expect("the mock starts");
+        let store = format!("[store]\nkind = \"redis\"\nurl = \"{}\"\n", server.settings("").url);
+        let places = "[[limits]]\nscope = \"tenant\"\nmax_concurrent = 40\n";
+        configure(folder.path(), &mock, &format!("{store}{places}"));
+        let books = Books::new(folder.path());
+        Self { server, mock, folder, books }
+    }
+
+    /// A program that decides over hard budgets, and where it listens.
+    async fn begin(&self) -> (Program, SocketAddr) {
+        let mut program = Program::spawn(self.folder.path());
+        let address = program.address();
+        let decided = async {
             while !call(address, request("unit", false, &[])).await.starts_with(b"HTTP/1.1 200") {
                 sleep(Duration::from_millis(10)).await;
             }
         };
-        timeout(PATIENCE, answered).await.expect("hard budgets are decided");
-    };
-    for round in 0..3 {
-        let mut program = Program::spawn(folder.path());
-        let address = program.address();
-        is_decided(address).await;
-        let (mut clients, before) = (JoinSet::new(), u64::try_from(mock.requests().len()).expect("a count"));
+        timeout(PATIENCE, decided).await.expect("hard budgets are decided");
+        (program, address)
+    }
+
+    /// Twenty streams of so many events, each with the provider.
+    async fn stream(&self, address: SocketAddr, events: &str) -> JoinSet<Vec<u8>> {
+        let before = u64::try_from(self.mock.requests().len()).expect("a count");
+        let mut clients = JoinSet::new();
         for _ in 0..20 {
-            let pace = ["x-mock-events: 3", "x-mock-interval-ms: 100", "x-mock-output-tokens: 7"];
+            let pace = [events, "x-mock-interval-ms: 100", "x-mock-output-tokens: 7"];
             clients.spawn(call(address, request("unit", true, &pace)));
         }
-        mock.wait_for_requests(before + 20, PATIENCE).await.expect("all are with the provider");
-        server.freeze().expect("it stands still");
-        while let Some(answer) = clients.join_next().await {
-            let answer = String::from_utf8_lossy(&answer.expect("an answer")).into_owned();
-            assert!(answer.contains("message_stop"), "{answer}");
-        }
-        program.kill();
-        // One that is killed while it begins loses none of them either.
-        if round == 1 {
-            let mut program = Program::spawn(folder.path());
-            program.address();
-            program.kill();
-        }
-        server.thaw().expect("it goes on");
+        self.mock.wait_for_requests(before + 20, PATIENCE).await.expect("all are with the provider");
+        clients
+    }
 
-        let mut program = Program::spawn(folder.path());
-        let address = program.address();
-        is_decided(address).await;
+    /// Redis has what the events say, of calls that had all ended.
+    async fn assert_settled(&mut self, address: SocketAddr) {
         let settled = async {
             loop {
-                let (spent, held) = standing(address, &mut books).await;
-                if (spent, held) == (books.sum(), 0) {
+                let (spent, held) = standing(address, &mut self.books).await;
+                if (spent, held) == (self.books.sum(), 0) {
                     return;
                 }
                 sleep(Duration::from_millis(10)).await;
             }
         };
         timeout(PATIENCE, settled).await.expect("Redis has all of it");
-        assert_eq!(books.recovered, 0, "all had ended");
+        assert_eq!(self.books.recovered, 0, "all had ended");
+    }
+}
+
+/// To their ends, which clients see whole.
+async fn ended(mut clients: JoinSet<Vec<u8>>) {
+    while let Some(answer) = clients.join_next().await {
+        let answer = String::from_utf8_lossy(&answer.expect("an answer")).into_owned();
+        assert!(answer.contains("message_stop"), "{answer}");
+    }
+}
+
+/// Redis answers no more, calls end meanwhile, and the program is killed in the same moment: when both are back, Redis has
+/// what was used, and nothing is held.
+#[tokio::test]
+async fn settlements_on_their_way_to_redis_at_a_kill_are_settled_when_the_program_is_back() {
+    let mut run = OnRedis::new();
+    for round in 0..3 {
+        let (program, address) = run.begin().await;
+        let clients = run.stream(address, "x-mock-events: 3").await;
+        run.server.freeze().expect("it stands still");
+        ended(clients).await;
+        program.kill();
+        // One that is killed while it begins loses none of them either.
+        if round == 1 {
+            let mut program = Program::spawn(run.folder.path());
+            program.address();
+            program.kill();
+        }
+        run.server.thaw().expect("it goes on");
+
+        let (program, address) = run.begin().await;
+        run.assert_settled(address).await;
         program.kill();
     }
-    assert!(books.costs.len() >= 60);
+    assert!(run.books.costs.len() >= 60);
+}
+
+/// As above, of calls that were open when Redis was emptied: nothing of them is held there any more, and they were not among
+/// what it was told.
+#[tokio::test]
+async fn calls_that_were_open_when_redis_was_emptied_are_settled_after_a_kill() {
+    let mut run = OnRedis::new();
+    let (program, address) = run.begin().await;
+    let clients = run.stream(address, "x-mock-events: 30").await;
+    run.server.command(&["FLUSHALL"]).expect("it is emptied");
+    let told = async {
+        while run.server.command(&["EXISTS", "tollgate:ready"]).expect("an answer") != "1" {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, told).await.expect("it is told what was spent");
+    run.server.freeze().expect("it stands still");
+    ended(clients).await;
+    program.kill();
+    run.server.thaw().expect("it goes on");
+
+    let (_program, address) = run.begin().await;
+    run.assert_settled(address).await;
+    assert!(run.books.costs.len() >= 20);
 }
 
 #[tokio::test]

@@ -246,7 +246,8 @@ impl Call {
         let actuals = bill.actuals(&admitted.limits, &admitted.quote, policy, at);
         let tenant = &admitted.key.tenant;
         self.app.alerts.settling(&*self.app.store, tenant, &admitted.limits, &actuals, at);
-        let mut settlements = vec![Settlement { held: admitted.held.clone(), actuals, was_reserved: true }];
+        let (held, was_reserved) = (admitted.held.clone(), self.app.store.may_hold(&admitted.held));
+        let mut settlements = vec![Settlement { held, actuals, was_reserved }];
         settlements.extend(unplanned::charges(&self.app, &admitted, &bill));
         let event = self.event(&admitted, bill, outcome);
         self.app.estimates.learn_from(policy, &admitted.quote, &event);

@@ -63,6 +63,13 @@ pub trait Store: Send + Sync + 'static {
         StoreFuture::ready(Ok(Settled::Already))
     }
 
+    /// Whether the reservation may still be held, as far as the store knows without asking anybody: not where it has forgotten
+    /// everything since the admission.
+    fn may_hold(&self, held: &Held) -> bool {
+        let _ = held;
+        true
+    }
+
     /// How the counters of `limits` stand.
     fn inspect(&self, limits: &[Arc<Limit>]) -> StoreFuture<'_, Vec<CounterView>>;
 

@@ -17,7 +17,7 @@ pub struct Settlement {
     pub held: Held,
     /// What was used for each entry of its plan.
     pub actuals: Vec<ExactAmount>,
-    /// Whether it was reserved, and not only charged when the call had ended.
+    /// Whether it was reserved, and not only charged when the call had ended, or what was reserved forgotten by the store.
     pub was_reserved: bool,
 }
 

@@ -123,7 +123,7 @@ impl FallbackStore {
     /// The shared store has forgotten what was spent, and is told all of it that was until now: settlements of calls that
     /// have ended, and wait, count only where their reservations are still held.
     pub fn begin_telling(&self) {
-        self.0.queue.begin_telling(self.0.clock.elapsed());
+        self.0.queue.begin_telling((self.0.clock.now(), self.0.clock.elapsed()));
     }
 
     /// It is told of these calls too, some of which ended after that began: their settlements, if they wait, count only where
@@ -399,6 +399,10 @@ impl Store for FallbackStore {
 
     fn settle_held(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'static, Settled> {
         self.0.shared.settle_held(held, actuals)
+    }
+
+    fn may_hold(&self, held: &Held) -> bool {
+        self.0.queue.is_known(held.at)
     }
 
     fn inspect(&self, limits: &[Arc<Limit>]) -> StoreFuture<'_, Vec<CounterView>> {

@@ -47,6 +47,8 @@ pub(super) struct Queue {
     repaired: AtomicU64,
     /// Until when the store was told what was spent when it had forgotten it, in nanoseconds.
     told_ns: AtomicU64,
+    /// The same in milliseconds, by the clock.
+    told_at_ms: AtomicU64,
     /// Where they are kept too.
     backlog: OnceLock<Arc<dyn Backlog>>,
 }
@@ -70,8 +72,8 @@ pub struct Left {
     pub held: Held,
     /// What was used.
     pub actuals: Vec<ExactAmount>,
-    /// Whether it was reserved. What was only charged when its call had ended counts in full, for as long as the store
-    /// would know that it has had it.
+    /// Whether it was reserved. What was only charged when its call had ended, or was reserved before the store had forgotten
+    /// everything, counts in full for as long as the store would know that it has had it.
     pub was_reserved: bool,
 }
 
@@ -92,9 +94,9 @@ impl Waiting {
 
 impl Queue {
     pub(super) fn new(remembered: Duration) -> Self {
-        let [lost, repaired, told_ns] = [(); 3].map(|()| AtomicU64::new(0));
+        let [lost, repaired, told_ns, told_at_ms] = [(); 4].map(|()| AtomicU64::new(0));
         let (waiting, backlog) = (Mutex::new(VecDeque::new()), OnceLock::new());
-        Self { waiting, remembered, lost, lines: Pace::default(), repaired, told_ns, backlog }
+        Self { waiting, remembered, lost, lines: Pace::default(), repaired, told_ns, told_at_ms, backlog }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -168,8 +170,14 @@ impl Queue {
     }
 
     /// The store has forgotten what was spent, and is told all of it that was until now.
-    pub(super) fn begin_telling(&self, now: Duration) {
+    pub(super) fn begin_telling(&self, (at, now): (TimestampMs, Duration)) {
         self.told_ns.store(nanos(now), Ordering::SeqCst);
+        self.told_at_ms.store(at.get(), Ordering::SeqCst);
+    }
+
+    /// Whether a reservation that was admitted `at` is not among what the store has forgotten.
+    pub(super) fn is_known(&self, at: TimestampMs) -> bool {
+        at.get() >= self.told_at_ms.load(Ordering::SeqCst)
     }
 
     /// It is told of these of those that wait.

@@ -119,6 +119,19 @@ fn what_a_store_is_told_does_not_count_once_more() {
     assert_eq!(world.store.send_again().settlements, 1);
 }
 
+/// What was admitted before a store had forgotten everything is not held there any more.
+#[test]
+fn what_was_admitted_before_a_telling_may_not_be_held() {
+    let world = World::new();
+    let of_usd = plan(&[(&hard("usd", Rule::Calendar(Period::Day), 1_000), 100)]);
+    let before = world.held(1, &of_usd).unwrap();
+    assert!(world.store.may_hold(&before));
+    world.advance(1);
+    world.store.begin_telling();
+    let after = world.held(2, &of_usd).unwrap();
+    assert!(!world.store.may_hold(&before) && world.store.may_hold(&after));
+}
+
 /// Of what the store has taken those are told that were taken late enough.
 #[test]
 fn what_a_store_has_taken_is_told_from_a_moment_on() {
