@@ -2,6 +2,7 @@
 
 mod check;
 mod cli;
+mod copy_name;
 mod demo;
 mod describe;
 mod explain;

@@ -1,7 +1,6 @@
 //! Opens the store that the configuration names, with what was spent before.
 
 use std::{
-    fs, io,
     path::Path,
     sync::{Arc, OnceLock},
     time::Duration,
@@ -12,7 +11,7 @@ use tollgate_proxy::{Setup, Spending};
 use tollgate_store::{Clock, FailurePolicy, MemoryStore, Store};
 use tollgate_store_redis::{ConnectError, Guard, Settings, SharedStore, Spend};
 
-use crate::{cli::Failure, progress::bytes_bar};
+use crate::{cli::Failure, copy_name, progress::bytes_bar};
 
 /// For how long Redis knows that a reservation is over, less what a clock may be off.
 const REMEMBERED: Duration = Duration::from_secs(9 * 60);
@@ -106,9 +105,7 @@ fn guard(
     usage_file: &Path,
     spending: &Arc<OnceLock<Spending>>,
 ) -> Result<Guard, Failure> {
-    let copy = copy_name(usage_file);
-    let copy =
-        copy.map_err(|error| Failure::refused(format!("{}: {error}", name_file(usage_file).display())))?;
+    let copy = copy_name::of(usage_file).map_err(Failure::refused)?;
     let spending = spending.clone();
     let spent = move |each: Spend<'_>| {
         let running = spending.get().ok_or("the proxy does not run yet")?;
@@ -116,23 +113,4 @@ fn guard(
         if told { Ok(()) } else { Err("the proxy has stopped".to_owned()) }
     };
     Ok(Guard { copy: copy.into(), copies: redis.local_share, spent: Arc::new(spent) })
-}
-
-/// The name of the copy that writes `usage_file`: made once, and kept beside it.
-fn copy_name(usage_file: &Path) -> io::Result<String> {
-    let file = name_file(usage_file);
-    match fs::read_to_string(&file) {
-        Ok(name) if !name.trim().is_empty() => return Ok(name.trim().to_owned()),
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let name = format!("{:032x}", rand::random::<u128>());
-    fs::write(&file, &name)?;
-    Ok(name)
-}
-
-fn name_file(usage_file: &Path) -> std::path::PathBuf {
-    let mut name = usage_file.as_os_str().to_owned();
-    name.push(".copy");
-    name.into()
 }

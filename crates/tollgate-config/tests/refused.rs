@@ -185,7 +185,7 @@ fn sections_that_exist_once() {
             ),
             (
                 "timeout_ms = 5\nkind = \"redis\"\nurl = \"redis://h\"",
-                "store.timeout_ms: must be from 10 to 60000, not 5",
+                "store.timeout_ms: must be from 10 to 5000, not 5",
             ),
             (
                 "on_failure = \"open\"\nkind = \"redis\"\nurl = \"redis://h\"",

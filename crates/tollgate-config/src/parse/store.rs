@@ -54,7 +54,8 @@ pub(super) fn store(context: &Context<'_>, section: Section<'_>) -> Store {
 /// `None` after a problem that was told.
 fn redis(context: &Context<'_>, section: &Section<'_>) -> Option<RedisStore> {
     let prefix = section.field("prefix").map(|field| prefix(&field));
-    let timeout = Duration::from_millis(section.integer("timeout_ms", 10..=60_000, 250));
+    // No longer than an end waits for what is on its way to Redis.
+    let timeout = Duration::from_millis(section.integer("timeout_ms", 10..=5_000, 250));
     let retry = Duration::from_secs(section.integer("retry_seconds", 1..=3_600, 5));
     let local_share = section.integer("local_share", 1..=100_000, 1);
     let on_failure =
