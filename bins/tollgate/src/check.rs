@@ -50,7 +50,8 @@ fn store_of(store: &Store) -> String {
             let (retry_seconds, timeout_ms) = (redis.retry.as_secs(), redis.timeout.as_millis());
             let away = if redis.closed { "nothing passes" } else { "local limits" };
             format!(
-                "redis, prefix {}, {} copies; away: {away}, tried every {retry_seconds} s, {timeout_ms} ms a call",
+                "redis, prefix {}, one of {} (local_share); away: {away}, tried every {retry_seconds} s, \
+                 {timeout_ms} ms a call",
                 redis.prefix, redis.local_share
             )
         }

@@ -119,6 +119,15 @@ pub enum ConnectError {
 #[derive(Clone)]
 pub struct RedisStore(Arc<Inner>);
 
+/// What a warning is about.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Concern {
+    /// The server may evict counters.
+    Eviction,
+    /// More copies live than the configuration says.
+    Copies,
+}
+
 struct Inner {
     lines: Lines,
     keys: Keys,
@@ -138,7 +147,8 @@ struct Inner {
     is_empty: AtomicBool,
     /// Whether it could not be looked at for a while.
     is_out_of_sight: AtomicBool,
-    warning: Mutex<Option<String>>,
+    /// By what they are about.
+    warnings: Mutex<BTreeMap<Concern, String>>,
 }
 
 impl RedisStore {
@@ -180,7 +190,7 @@ impl RedisStore {
             is_guarded: AtomicBool::new(false),
             is_empty: AtomicBool::new(false),
             is_out_of_sight: AtomicBool::new(false),
-            warning: Mutex::default(),
+            warnings: Mutex::default(),
         })))
     }
 
@@ -204,11 +214,15 @@ impl RedisStore {
     }
 
     /// Logs a warning and shows it from now on in the store's status, or no more.
-    fn warn(&self, warning: Option<String>) {
-        if let Some(warning) = &warning {
-            tracing::warn!("{warning}");
+    fn warn(&self, concern: Concern, warning: Option<String>) {
+        let mut warnings = self.0.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        match warning {
+            Some(warning) => {
+                tracing::warn!("{warning}");
+                warnings.insert(concern, warning);
+            }
+            None => drop(warnings.remove(&concern)),
         }
-        *self.0.warning.lock().unwrap_or_else(PoisonError::into_inner) = warning;
     }
 
     /// The server's `maxmemory-policy` if it may evict counters: with any but `noeviction` a full Redis
@@ -355,7 +369,9 @@ impl Store for RedisStore {
     }
 
     fn status(&self) -> StoreStatus {
-        let warning = self.0.warning.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let warnings = self.0.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        let warning = warnings.values().cloned().reduce(|all, warning| format!("{all}; {warning}"));
+        drop(warnings);
         let is_away = [&self.0.is_empty, &self.0.is_out_of_sight].iter().any(|is| is.load(Ordering::SeqCst));
         StoreStatus { available: !is_away, warning, ..StoreStatus::default() }
     }

@@ -143,13 +143,13 @@ struct Census {
 }
 
 impl RedisStore {
-    /// Says that `copy` lives, and gives back the places of those that have died. `copy` is the same after a restart,
-    /// and no other process has it.
+    /// Says that `copy` lives, and gives back the places of those that have died: how many live. `copy` is the same after a
+    /// restart, and no other process has it.
     ///
     /// # Errors
     ///
     /// Redis did not answer. What is left is done by whoever asks next.
-    pub(crate) async fn look_after_places(&self, copy: &Arc<str>) -> Result<(), StoreError> {
+    pub(crate) async fn look_after_places(&self, copy: &Arc<str>) -> Result<usize, StoreError> {
         let lives = &self.0.lives;
         lives.begin();
         let told = lives.state().told;
@@ -164,15 +164,16 @@ impl RedisStore {
             answer => answer,
         };
         let census = census(&answer)?;
+        let living = census.living.len();
         let is_due = lives.goes_on(answer.starts_with(b"F"));
         if census.dead.is_empty() && !is_due {
-            return Ok(());
+            return Ok(living);
         }
         let given_back = self.give_back(copy, census).await;
         if given_back.is_err() {
             lives.state().look_in = Some(0);
         }
-        given_back
+        given_back.map(|()| living)
     }
 
     async fn tell(&self, life: Life, copy: &Arc<str>, told: Told) -> Result<Bytes, StoreError> {

@@ -45,9 +45,9 @@ impl Copy {
         copy
     }
 
-    /// Says that it lives, and looks after those that do not.
-    async fn lives(&self) {
-        self.store.keep_places(&self.name).await.unwrap();
+    /// Says that it lives, and looks after those that do not: how many do.
+    async fn lives(&self) -> usize {
+        self.store.keep_places(&self.name).await.unwrap()
     }
 
     async fn reserve(&self, id: u128, plan: &Arc<Plan>) -> Option<Held> {
@@ -121,7 +121,9 @@ async fn places_of_a_copy_that_died_are_free_after_half_a_minute_and_its_budget_
 
     pass(&clock, DurationMs::new(SILENT.get() - EVERY.get()), &[&living]).await;
     assert!(living.reserve(12, &plan).await.is_none(), "not yet dead");
+    assert_eq!(living.lives().await, 2);
     pass(&clock, EVERY, &[&living]).await;
+    assert_eq!(living.lives().await, 1);
     assert_eq!(living.stand(&plan).await, [(1, 0), (30, 1), (1, 0)]);
     for id in 13..15 {
         living.reserve(id, &plan).await.unwrap();

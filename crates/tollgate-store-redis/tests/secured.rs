@@ -63,11 +63,9 @@ fn start_with_tls(certificate: &str, key: &str) -> (RedisServer, u16) {
 }
 
 /// The names of files with the certificate and the key of `localhost`.
-fn certify(folder: &Path, name: &str, is_expired: bool) -> [String; 2] {
+fn certify(folder: &Path, name: &str, change: impl FnOnce(&mut rcgen::CertificateParams)) -> [String; 2] {
     let mut about = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-    if is_expired {
-        about.not_after = rcgen::date_time_ymd(2020, 1, 1);
-    }
+    change(&mut about);
     let key = rcgen::KeyPair::generate().unwrap();
     let certificate = about.self_signed(&key).unwrap();
     [("crt", certificate.pem()), ("key", key.serialize_pem())].map(|(ending, text)| {
@@ -82,11 +80,18 @@ fn certify(folder: &Path, name: &str, is_expired: bool) -> [String; 2] {
 #[tokio::test]
 async fn over_tls_a_user_is_known_by_its_password_and_a_server_by_its_certificate() {
     let folder = tempfile::tempdir().unwrap();
-    let [certificate, key] = certify(folder.path(), "redis", false);
+    let [certificate, key] = certify(folder.path(), "redis", |_| ());
     let (server, port) = start_with_tls(&certificate, &key);
     close(&server);
-    let [expired, key] = certify(folder.path(), "expired", true);
+    let of_old = |about: &mut rcgen::CertificateParams| about.not_after = rcgen::date_time_ymd(2020, 1, 1);
+    let [expired, key] = certify(folder.path(), "expired", of_old);
     let (_old, port_of_old) = start_with_tls(&expired, &key);
+    // As `openssl req -x509` makes one.
+    let of_authority = |about: &mut rcgen::CertificateParams| {
+        about.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    };
+    let [authority, key] = certify(folder.path(), "authority", of_authority);
+    let (_authority, port_of_authority) = start_with_tls(&authority, &key);
 
     let inner = |url: String, trusted: Option<&str>, reason: &str| {
         let mut command = Command::new(env::current_exe().unwrap());
@@ -106,6 +111,11 @@ async fn over_tls_a_user_is_known_by_its_password_and_a_server_by_its_certificat
         inner(of("gate:secret", "localhost", port), None, "invalid peer certificate: UnknownIssuer"),
         inner(of("gate:secret", "127.0.0.1", port), trusted, "invalid peer certificate: NotValidForName"),
         inner(of("u:secret", "localhost", port_of_old), Some(&expired), "invalid peer certificate: Expired"),
+        inner(
+            of("u:secret", "localhost", port_of_authority),
+            Some(&authority),
+            "the certificate of an authority",
+        ),
         inner(of("gate:secret", "localhost", server.port()), trusted, "perhaps it has no TLS on this port"),
         inner(format!("redis://u:p@localhost:{port}/0"), None, "perhaps it asks for TLS on this port"),
         inner("redis://no.host.invalid/0".to_owned(), None, "failed to lookup address"),

@@ -96,7 +96,11 @@ const OF_SETTINGS: &[&str] = &["kind: InvalidData", "failed to lookup address"];
 fn of_certificate(details: &str) -> Option<String> {
     let (_, reason) = details.split_once("InvalidCertificate(")?;
     let reason = reason.split_once(" { time: ").map_or(reason, |(reason, _)| reason);
-    Some(format!("invalid peer certificate: {}", reason.strip_suffix(") }").unwrap_or(reason)))
+    let perhaps = match reason.contains("CaUsedAsEndEntity") {
+        true => " (it is the certificate of an authority: have it sign one for the server)",
+        false => "",
+    };
+    Some(format!("invalid peer certificate: {}{perhaps}", reason.strip_suffix(") }").unwrap_or(reason)))
 }
 
 /// What the system says, where fred shows its error as it is for programmers: `Os { code: 111, …, message: "…" }`.

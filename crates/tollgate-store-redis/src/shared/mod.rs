@@ -92,7 +92,7 @@ impl SharedStore {
             // Whoever starts it waits for this.
             let _ = started.send(Ok((store.clone(), redis.clone())));
             let (seeded, seen, lines) = (store.clone(), store.clone(), redis.clone());
-            let time = Arc::clone(&clock);
+            let (time, copies) = (Arc::clone(&clock), policy.local_share);
             let copy = guard.as_ref().map_or_else(nameless, |guard| Arc::clone(&guard.copy));
             let seeds = async {
                 match guard {
@@ -104,7 +104,7 @@ impl SharedStore {
                 () = keep(store, &lines, stopped) => {}
                 () = seeds => {}
                 () = look_after_lines(&lines) => {}
-                () = look_after_places(&lines, &seen, &copy, &*time) => {}
+                () = look_after_places(&lines, &seen, &copy, copies, &*time) => {}
                 () = look_after_policy(&lines) => {}
             }
         };

@@ -1,10 +1,10 @@
 //! Looks again and again at connections, places of dead copies and the server's policy.
 
-use std::{sync::Arc, time::Duration};
+use std::{num::NonZeroU64, sync::Arc, time::Duration};
 
 use tollgate_store::{Clock, FallbackStore, StoreError};
 
-use crate::{RedisStore, lives};
+use crate::{Concern, RedisStore, lives};
 
 /// How often it is looked for what an empty Redis would not know: on one server, and in a cluster, where there are
 /// many places to look at.
@@ -27,19 +27,23 @@ pub(super) async fn look_after_lines(redis: &RedisStore) {
 }
 
 /// Says again and again that this copy lives, and gives back what dead ones held. Where Redis takes that, it is back also
-/// without a call that finds out.
+/// without a call that finds out. `copies` is how many the configuration says that there are.
 pub(super) async fn look_after_places(
     redis: &RedisStore,
     store: &FallbackStore,
     copy: &Arc<str>,
+    copies: NonZeroU64,
     clock: &dyn Clock,
 ) {
-    let mut was_well = true;
+    let (mut was_well, mut crowd) = (true, Crowd::default());
     loop {
         let begun = clock.elapsed();
         let looked = redis.look_after_places(copy).await;
-        if looked.is_ok() {
+        if let Ok(living) = looked {
             store.seen(begun);
+            if let Some(warning) = crowd.note(living, copies) {
+                redis.warn(Concern::Copies, warning);
+            }
         }
         match &looked {
             // An outage has its own lines.
@@ -47,10 +51,42 @@ pub(super) async fn look_after_places(
                 tracing::debug!(%error, "places of dead copies are not looked for");
             }
             Err(error) => tracing::warn!(%error, "places of dead copies cannot be given back"),
-            Ok(()) => {}
+            Ok(_) => {}
         }
-        was_well = looked.as_ref().map_or_else(StoreError::is_transient, |()| true);
+        was_well = looked.as_ref().map_or_else(StoreError::is_transient, |_| true);
         tokio::time::sleep(if looked.is_ok() { lives::EVERY } else { lives::AGAIN }).await;
+    }
+}
+
+/// Whether more copies live than the configuration says.
+#[derive(Default)]
+struct Crowd {
+    /// For so many looks in a row.
+    looks: u32,
+    /// How many there were when that was said.
+    said: Option<usize>,
+}
+
+impl Crowd {
+    /// From so many looks on it is said: copies that are replaced one by one are more for a while, and dead ones count for half
+    /// a minute.
+    const SAID: u32 = 12;
+
+    /// The warning, where it is another than before: `None` in it for none any more.
+    fn note(&mut self, living: usize, copies: NonZeroU64) -> Option<Option<String>> {
+        let is_crowded = u64::try_from(living).is_ok_and(|living| living > copies.get());
+        self.looks = if is_crowded { self.looks.saturating_add(1) } else { 0 };
+        let now = (self.looks >= Self::SAID).then_some(living);
+        if now == self.said || (now.is_none() && is_crowded) {
+            return None;
+        }
+        self.said = now;
+        Some(now.map(|living| {
+            format!(
+                "{living} copies share this Redis, and store.local_share says {copies}: an emptied Redis decides over hard \
+                 budgets before all of them have told it what they spent, and local limits add up to more; set it to {living}"
+            )
+        }))
     }
 }
 
@@ -61,11 +97,12 @@ pub(super) async fn look_after_policy(redis: &RedisStore) {
         match redis.evicting_policy().await {
             Ok(policy) => {
                 if policy != known {
-                    redis.warn(policy.as_ref().map(|policy| {
+                    let warning = policy.as_ref().map(|policy| {
                         format!(
                             "maxmemory-policy is {policy}: a full Redis forgets what was spent; set it to noeviction"
                         )
-                    }));
+                    });
+                    redis.warn(Concern::Eviction, warning);
                 }
                 (known, is_readable) = (policy, true);
             }
@@ -83,5 +120,30 @@ pub(super) async fn look_after_policy(redis: &RedisStore) {
             }
         }
         tokio::time::sleep(if is_readable { LOOK_AT_POLICY } else { LOOK_AT_POLICY * 10 }).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU64;
+
+    use super::Crowd;
+
+    #[test]
+    fn more_copies_than_the_configuration_says_are_warned_of_while_they_last() {
+        let two = NonZeroU64::new(2).unwrap();
+        let mut crowd = Crowd::default();
+        let mut look = |living| crowd.note(living, two).map(Option::unwrap_or_default);
+        for _ in 1..Crowd::SAID {
+            assert_eq!((look(2), look(3)), (None, None), "for a moment");
+        }
+        for _ in 2..Crowd::SAID {
+            assert_eq!(look(3), None);
+        }
+        let warning = look(3).unwrap();
+        assert!(warning.starts_with("3 copies share this Redis, and store.local_share says 2"), "{warning}");
+        assert_eq!(look(3), None, "once");
+        assert!(look(4).unwrap().ends_with("set it to 4"));
+        assert_eq!((look(2).as_deref(), look(2)), (Some(""), None), "no more");
     }
 }

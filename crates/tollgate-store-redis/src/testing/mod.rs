@@ -40,7 +40,7 @@ impl RedisStore {
     /// # Errors
     ///
     /// Redis did not answer.
-    pub async fn keep_places(&self, copy: &Arc<str>) -> Result<(), StoreError> {
+    pub async fn keep_places(&self, copy: &Arc<str>) -> Result<usize, StoreError> {
         self.look_after_places(copy).await
     }
 
