@@ -128,7 +128,7 @@ impl Gateway {
         let store = options.store.clone().unwrap_or_else(|| Arc::new(MemoryStore::new(clock.clone())));
         let decides: Arc<dyn Store> = match &options.shared {
             Some(shared) => {
-                setup.recover(|_, _| {}).expect("the usage file can be read").settle_in(shared);
+                setup.recover(|_, _| {}).expect("the usage file can be read").settle_in(shared, None);
                 Arc::new(shared.clone())
             }
             None => {

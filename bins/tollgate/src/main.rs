@@ -2,7 +2,7 @@
 
 mod check;
 mod cli;
-mod copy_name;
+mod copy;
 mod demo;
 mod describe;
 mod explain;

@@ -11,7 +11,7 @@ use tollgate_proxy::{Setup, Spending};
 use tollgate_store::{Clock, FailurePolicy, MemoryStore, Store};
 use tollgate_store_redis::{ConnectError, Guard, Settings, SharedStore, Spend};
 
-use crate::{cli::Failure, copy_name, progress::bytes_bar};
+use crate::{cli::Failure, copy, progress::bytes_bar};
 
 /// For how long Redis knows that a reservation is over, less what a clock may be off.
 const REMEMBERED: Duration = Duration::from_secs(9 * 60);
@@ -32,10 +32,12 @@ pub(crate) fn open(config: &Config, setup: &mut Setup, clock: &Arc<dyn Clock>) -
         Configured::Redis(redis) => {
             let recovered = read(|progress| setup.recover(progress))?;
             let calls = recovered.summary().recovered;
-            let guard = guard(redis, &config.usage.file, &spending)?;
+            // Before Redis may be told again.
+            let told = copy::told(&config.usage.file);
+            let guard = guard(redis, &config.usage.file, &spending, clock)?;
             let shared = SharedStore::start(&settings(redis), policy(redis), Some(guard), clock.clone());
             let shared = shared.map_err(refused)?;
-            let settlements = recovered.settle_in(&shared.store());
+            let settlements = recovered.settle_in(&shared.store(), told);
             tracing::info!(recovered = calls, settlements, "counters are in Redis; open calls recovered");
             Ok(Open { store: Arc::new(shared.store()), spending, _shared: Some(shared) })
         }
@@ -104,13 +106,15 @@ fn guard(
     redis: &RedisStore,
     usage_file: &Path,
     spending: &Arc<OnceLock<Spending>>,
+    clock: &Arc<dyn Clock>,
 ) -> Result<Guard, Failure> {
-    let copy = copy_name::of(usage_file).map_err(Failure::refused)?;
-    let spending = spending.clone();
+    let name = copy::name(usage_file).map_err(Failure::refused)?;
+    let (spending, clock, usage_file) = (spending.clone(), clock.clone(), usage_file.to_owned());
     let spent = move |each: Spend<'_>| {
         let running = spending.get().ok_or("the proxy does not run yet")?;
+        copy::note_told(&usage_file, clock.now())?;
         let told = running.each(each).map_err(|error| error.to_string())?;
         if told { Ok(()) } else { Err("the proxy has stopped".to_owned()) }
     };
-    Ok(Guard { copy: copy.into(), copies: redis.local_share, spent: Arc::new(spent) })
+    Ok(Guard { copy: name.into(), copies: redis.local_share, spent: Arc::new(spent) })
 }

@@ -382,6 +382,17 @@ impl OnRedis {
         clients
     }
 
+    /// Redis forgets everything, and is told what was spent.
+    async fn empty(&self) {
+        self.server.command(&["FLUSHALL"]).expect("it is emptied");
+        let told = async {
+            while self.server.command(&["EXISTS", "tollgate:ready"]).expect("an answer") != "1" {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(PATIENCE, told).await.expect("it is told what was spent");
+    }
+
     /// Redis has what the events say, of calls that had all ended.
     async fn assert_settled(&mut self, address: SocketAddr) {
         let settled = async {
@@ -439,13 +450,7 @@ async fn calls_that_were_open_when_redis_was_emptied_are_settled_after_a_kill() 
     let mut run = OnRedis::new();
     let (program, address) = run.begin().await;
     let clients = run.stream(address, "x-mock-events: 30").await;
-    run.server.command(&["FLUSHALL"]).expect("it is emptied");
-    let told = async {
-        while run.server.command(&["EXISTS", "tollgate:ready"]).expect("an answer") != "1" {
-            sleep(Duration::from_millis(10)).await;
-        }
-    };
-    timeout(PATIENCE, told).await.expect("it is told what was spent");
+    run.empty().await;
     run.server.freeze().expect("it stands still");
     ended(clients).await;
     program.kill();

@@ -246,9 +246,10 @@ impl Call {
         let actuals = bill.actuals(&admitted.limits, &admitted.quote, policy, at);
         let tenant = &admitted.key.tenant;
         self.app.alerts.settling(&*self.app.store, tenant, &admitted.limits, &actuals, at);
-        let (held, was_reserved) = (admitted.held.clone(), self.app.store.may_hold(&admitted.held));
-        let mut settlements = vec![Settlement { held, actuals, was_reserved }];
-        settlements.extend(unplanned::charges(&self.app, &admitted, &bill));
+        let (ended, held) = (self.app.clock.now(), admitted.held.clone());
+        let charges = unplanned::charges(&self.app, &admitted, &bill, ended);
+        let mut settlements = vec![Settlement { held, actuals, ended }];
+        settlements.extend(charges);
         let event = self.event(&admitted, bill, outcome);
         self.app.estimates.learn_from(policy, &admitted.quote, &event);
         // Before the store is asked: it may be away, and this process killed.
@@ -259,8 +260,9 @@ impl Call {
                 None
             }
         };
-        for Settlement { held, actuals, was_reserved } in settlements {
-            let expected = if was_reserved { Settled::Applied } else { Settled::WithoutReservation };
+        for Settlement { held, actuals, .. } in settlements {
+            let may_be_held = held.id == admitted.held.id && self.app.store.may_hold(&held);
+            let expected = if may_be_held { Settled::Applied } else { Settled::WithoutReservation };
             settle_in_store(&self.app, &held, actuals, expected);
         }
         written

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tollgate_limiter::{ExactAmount, ReservationId};
+use tollgate_limiter::{ExactAmount, ReservationId, TimestampMs};
 use tollgate_store::{Backlog, FallbackStore, Held, Left, MemoryStore};
 use tollgate_usage::{Journal, ReplaySummary, Settlement, UsageError};
 
@@ -51,15 +51,16 @@ impl Recovered {
     }
 
     /// Has `store` settle what an earlier process left, and keep in the journal from now on what it has not settled. How
-    /// many were left: those that were settled before change nothing.
-    pub fn settle_in(self, store: &FallbackStore) -> usize {
+    /// many were left: those that were settled before change nothing. `told` is when the store was last told what was spent
+    /// until then, as it had forgotten it; `None`: nobody knows.
+    pub fn settle_in(self, store: &FallbackStore, told: Option<TimestampMs>) -> usize {
         let left = self.unsettled.into_iter().map(|settlement| {
-            let Settlement { held, actuals, was_reserved } = settlement;
-            Left { held, actuals, was_reserved }
+            let Settlement { held, actuals, ended } = settlement;
+            Left { held, actuals, ended }
         });
         let left: Vec<_> = left.collect();
         let settlements = left.len();
-        store.keep_waiting_in(Arc::new(InJournal(self.journal)), left);
+        store.keep_waiting_in(Arc::new(InJournal(self.journal)), left, told);
         settlements
     }
 }
@@ -69,8 +70,9 @@ struct InJournal(Arc<Journal>);
 
 impl Backlog for InJournal {
     fn keep(&self, held: &Held, actuals: &[ExactAmount]) {
-        let (held, actuals) = (held.clone(), actuals.to_vec());
-        self.0.keep(&Settlement { held, actuals, was_reserved: true });
+        // Of what is not in the journal anyway nobody has to know better when it ended.
+        let (held, actuals, ended) = (held.clone(), actuals.to_vec(), held.at);
+        self.0.keep(&Settlement { held, actuals, ended });
     }
 
     fn settled(&self, id: ReservationId) {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tollgate_limiter::{ENTRIES_MAX, Entry, ExactAmount, Plan, ReservationId};
+use tollgate_limiter::{ENTRIES_MAX, Entry, ExactAmount, Plan, ReservationId, TimestampMs};
 use tollgate_store::Held;
 use tollgate_usage::Settlement;
 
@@ -17,12 +17,18 @@ use crate::{
 
 /// What a call used, as charges to the limits about models that its plan did not have, each without a reservation. The
 /// call is over, so that none of them can refuse it: later calls see the debt.
-pub(crate) fn charges(app: &Arc<App>, admitted: &Admitted, bill: &Bill) -> Vec<Settlement> {
+pub(crate) fn charges(
+    app: &Arc<App>,
+    admitted: &Admitted,
+    bill: &Bill,
+    ended: TimestampMs,
+) -> Vec<Settlement> {
     let limits = unplanned(app, admitted, bill);
     let used = |limit: &AppliedLimit| limit.rule.measure.exact(&bill.used(limit, &app.policy, admitted.at));
     // As many at a time as one plan holds: none may stay uncharged.
     let some = limits.chunks(ENTRIES_MAX);
-    some.filter_map(|some| charge(app, admitted, some, some.iter().map(used).collect())).collect()
+    let charges = some.filter_map(|some| charge(app, admitted, some, some.iter().map(used).collect()));
+    charges.map(|(held, actuals)| Settlement { held, actuals, ended }).collect()
 }
 
 fn charge(
@@ -30,7 +36,7 @@ fn charge(
     admitted: &Admitted,
     limits: &[AppliedLimit],
     actuals: Vec<ExactAmount>,
-) -> Option<Settlement> {
+) -> Option<(Held, Vec<ExactAmount>)> {
     let entries = limits.iter().zip(&actuals);
     let entries =
         entries.map(|(limit, actual)| Entry { limit: limit.limit.clone(), charge: actual.rounded_up() });
@@ -43,7 +49,7 @@ fn charge(
     };
     app.alerts.settling(&*app.store, &admitted.key.tenant, limits, &actuals, admitted.at);
     let held = Held { id: ReservationId::new(rand::random()), plan, at: admitted.at };
-    Some(Settlement { held, actuals, was_reserved: false })
+    Some((held, actuals))
 }
 
 /// The limits about models that the models really called meet, and the plan does not have.

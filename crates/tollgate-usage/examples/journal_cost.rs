@@ -62,7 +62,7 @@ fn held(path: &std::path::Path, template: &UsageEvent, together: u64, keeps: boo
     let settlement = |id: u64| {
         let held = Held { id: ReservationId::new(id.into()), plan: Arc::clone(&plan), at: template.ts };
         let actuals = vec![ExactAmount::from_millionths(1_234_567_890); LIMITS];
-        keeps.then_some(Settlement { held, actuals, was_reserved: true })
+        keeps.then_some(Settlement { held, actuals, ended: template.ts })
     };
     measure(path, keeps, |writer, journal| {
         let mut open = std::collections::VecDeque::new();

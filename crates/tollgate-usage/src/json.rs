@@ -169,13 +169,13 @@ fn attributes(out: &mut Vec<u8>, attributes: &Attributes) {
 
 /// What a call was settled to, as one JSON object without the line's end.
 pub(crate) fn write_settlement(out: &mut Vec<u8>, settlement: &Settlement) {
-    let Settlement { held, actuals, was_reserved } = settlement;
+    let Settlement { held, actuals, ended } = settlement;
     let mut object = Object::open(out);
     object.key(key!("id")).push(b'"');
     // A vector takes it.
     let _ = write!(object.out, "{}\"", held.id);
     object.number(key!("at"), held.at.get());
-    object.flag(key!("reserved"), *was_reserved);
+    object.number(key!("ended"), ended.get());
     let entries: Vec<_> = held.plan.entries().iter().zip(actuals).collect();
     list(object.key(key!("entries")), &entries, |out, (entry, actual)| {
         let mut object = Object::open(out);

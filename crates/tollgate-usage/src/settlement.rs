@@ -1,5 +1,5 @@
 //! Settlements that a shared store has not answered to, as lines behind the one of their call in the journal: what the
-//! next process has to settle where the reservation is still held.
+//! next process has to settle.
 //!
 //! A line is [`MARK`] and one JSON object.
 
@@ -17,8 +17,8 @@ pub struct Settlement {
     pub held: Held,
     /// What was used for each entry of its plan.
     pub actuals: Vec<ExactAmount>,
-    /// Whether it was reserved, and not only charged when the call had ended, or what was reserved forgotten by the store.
-    pub was_reserved: bool,
+    /// When the call had ended, by the clock of its process.
+    pub ended: TimestampMs,
 }
 
 /// How the line of a settlement begins. That of a call begins otherwise.
@@ -30,7 +30,9 @@ struct Line {
     /// 32 hexadecimal digits.
     id: String,
     at: TimestampMs,
-    reserved: bool,
+    /// Older versions did not say it.
+    #[serde(default)]
+    ended: TimestampMs,
     entries: Vec<Used>,
 }
 
@@ -82,6 +84,6 @@ impl Line {
         let entry = |used: Used| Entry { limit: Arc::new(used.limit), charge: used.charge };
         let plan = Plan::new(self.entries.into_iter().map(entry).collect()).ok()?;
         let held = Held { id, plan: Arc::new(plan), at: self.at };
-        Some(Settlement { held, actuals, was_reserved: self.reserved })
+        Some(Settlement { held, actuals, ended: self.ended })
     }
 }

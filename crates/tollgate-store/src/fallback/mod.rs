@@ -139,11 +139,14 @@ impl FallbackStore {
         told
     }
 
-    /// From now on settlements that wait are kept in `backlog` too. `left` are those that an earlier process
-    /// left there: they count where their reservations are still held.
-    pub fn keep_waiting_in(&self, backlog: Arc<dyn Backlog>, left: Vec<Left>) {
+    /// From now on settlements that wait are kept in `backlog` too. `left` are those that an earlier process left there, and
+    /// `told` is when the store had last forgotten what was spent, and was told what was spent until then.
+    ///
+    /// What ended after that counts, for as long as the store would know that it has had it; what ended before, or too long
+    /// ago, or when nobody knows, counts where its reservation is still held.
+    pub fn keep_waiting_in(&self, backlog: Arc<dyn Backlog>, left: Vec<Left>, told: Option<TimestampMs>) {
         let now = (self.0.clock.now(), self.0.clock.elapsed());
-        self.0.queue.keep_in(backlog, left, now);
+        self.0.queue.keep_in(backlog, left, told, now);
     }
 
     /// How many settlements the store had lost, and has got once more.

@@ -28,7 +28,7 @@ pub(super) struct Waiting {
     since: Duration,
     /// The store would know that it has had it, and is not told of it otherwise.
     pub(super) is_remembered: bool,
-    /// An earlier process has left it, and nobody knows whether the store has had it, of one that was reserved.
+    /// An earlier process has left it, and may have told the store of its call.
     is_left: bool,
     /// The store has had it, and may have lost it.
     is_again: bool,
@@ -72,9 +72,8 @@ pub struct Left {
     pub held: Held,
     /// What was used.
     pub actuals: Vec<ExactAmount>,
-    /// Whether it was reserved. What was only charged when its call had ended, or was reserved before the store had forgotten
-    /// everything, counts in full for as long as the store would know that it has had it.
-    pub was_reserved: bool,
+    /// When its call had ended.
+    pub ended: TimestampMs,
 }
 
 impl Waiting {
@@ -108,14 +107,16 @@ impl Queue {
         &self,
         backlog: Arc<dyn Backlog>,
         left: Vec<Left>,
+        told: Option<TimestampMs>,
         (at, now): (TimestampMs, Duration),
     ) {
-        for Left { held, actuals, was_reserved } in left {
-            // It may have had it since the admission.
-            let age = Duration::from_millis(at.get().saturating_sub(held.at.get()));
+        for Left { held, actuals, ended } in left {
+            // The store may have had it since then.
+            let age = Duration::from_millis(at.since(ended).get());
             let forgotten = Some(now.saturating_add(self.remembered.saturating_sub(age)));
+            let is_left = told.is_none_or(|told| ended < told);
             let waiting = Waiting::new(held, actuals, Duration::ZERO);
-            self.add(Waiting { forgotten, is_left: was_reserved, ..waiting });
+            self.add(Waiting { forgotten, is_left, ..waiting });
         }
         // The first one stays.
         let _ = self.backlog.set(backlog);

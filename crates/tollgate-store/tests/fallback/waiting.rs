@@ -180,12 +180,12 @@ impl Backlog for Kept {
 
 /// A process dies while settlements wait: the next one settles those that the store has not had, and no other.
 #[test]
-fn what_waits_when_a_process_dies_is_settled_by_the_next_one_where_it_is_still_held() {
+fn what_waits_when_a_process_dies_is_settled_once_by_the_next_one() {
     let world = World::new();
     let usd = hard("usd", Rule::Calendar(Period::Day), 1_000);
     let [lost, had, refused] = [1, 2, 3].map(|id| world.held(id, &plan(&[(&usd, 100)])).unwrap());
     let kept = Arc::new(Kept::default());
-    world.store.keep_waiting_in(Arc::clone(&kept) as Arc<dyn Backlog>, Vec::new());
+    world.store.keep_waiting_in(Arc::clone(&kept) as Arc<dyn Backlog>, Vec::new(), None);
     for (held, fault) in [(&lost, Fault::CallLost), (&had, Fault::AnswerLost), (&refused, Fault::Refused)] {
         world.faulty.set(fault);
         world.advance(RETRY_MS);
@@ -203,29 +203,32 @@ fn what_waits_when_a_process_dies_is_settled_by_the_next_one_where_it_is_still_h
     };
     let shared = Arc::clone(&world.faulty) as Arc<dyn Store>;
     let next = FallbackStore::new(shared, Arc::clone(&world.clock) as Arc<dyn Clock>, policy);
-    let left = |was_reserved| {
-        let kept = kept.kept.lock().unwrap().clone();
-        kept.into_iter().map(|(held, actuals)| Left { held, actuals, was_reserved }).collect::<Vec<_>>()
-    };
+    let left = kept.kept.lock().unwrap().clone();
+    let left = left.into_iter().map(|(held, actuals)| Left { held, actuals, ended: world.clock.now() });
     // It forgets none before it is settled.
-    next.keep_waiting_in(Arc::clone(&kept) as Arc<dyn Backlog>, left(true));
+    next.keep_waiting_in(Arc::clone(&kept) as Arc<dyn Backlog>, left.collect(), None);
     assert_eq!(kept.ids(), [1, 2, 3]);
     now(next.write_through());
     assert_eq!((world.shared(&usd), next.waiting(), kept.ids()), ((90, 0), 0, vec![]));
 
-    // Of charges without a reservation only those are there that the store has had: all count once, until the store
-    // would have forgotten them, at the start of the next process or when it comes to send them.
+    // Of what is not held only that is there that the store has had. All count once, until the store would have forgotten
+    // them, at the start of the next process or when it comes to send them; but for those that it was told of.
     let charge = |id| Held { id: ReservationId::new(id), plan: plan(&[(&usd, 10)]), at: world.clock.now() };
     let [had, lost] = [charge(4), charge(5)];
     now(world.memory.settle(&had, &[ExactAmount::whole(10)])).unwrap();
-    for (before, after, spent) in [(0, 0, 120), (9, 0, 120), (0, 9, 120), (4, 4, 130)] {
-        let charges = [had.clone(), lost.clone(), charge(6 + u128::from(before))];
+    let cases = [(0, 0, 120), (9, 0, 120), (0, 9, 120), (4, 4, 130)];
+    for (number, (before, after, spent)) in (6..).zip(cases) {
+        let charges = [had.clone(), lost.clone(), charge(number), charge(100 + number)];
+        let told = world.clock.now();
         world.advance(before * 60_000);
-        let charges =
-            charges.map(|held| Left { held, actuals: vec![ExactAmount::whole(10)], was_reserved: false });
+        let charges = charges.map(|held| {
+            let was_told = held.id.get() > 100;
+            let ended = if was_told { TimestampMs::new(told.get() - 1) } else { held.at.max(told) };
+            Left { held, actuals: vec![ExactAmount::whole(10)], ended }
+        });
         let shared = Arc::clone(&world.faulty) as Arc<dyn Store>;
         let next = FallbackStore::new(shared, Arc::clone(&world.clock) as Arc<dyn Clock>, policy);
-        next.keep_waiting_in(Arc::clone(&kept) as Arc<dyn Backlog>, charges.to_vec());
+        next.keep_waiting_in(Arc::clone(&kept) as Arc<dyn Backlog>, charges.to_vec(), Some(told));
         world.advance(after * 60_000);
         now(next.write_through());
         let case = format!("started after {before} minutes, sent after {after} more");
@@ -240,7 +243,7 @@ fn a_settlement_is_kept_until_the_store_has_answered_to_it() {
     let world = World::new();
     let (rate, usd) = (hard("rate", MINUTE, 30), hard("usd", Rule::Calendar(Period::Day), 1_000));
     let kept = Arc::new(Kept::default());
-    world.store.keep_waiting_in(Arc::clone(&kept) as Arc<dyn Backlog>, Vec::new());
+    world.store.keep_waiting_in(Arc::clone(&kept) as Arc<dyn Backlog>, Vec::new(), None);
     let [shared, late] = [1, 2].map(|id| world.held(id, &plan(&[(&usd, 100)])).unwrap());
     world.settle(&shared, &[30]).unwrap();
 

@@ -33,7 +33,8 @@ fn settlement(id: u128) -> Settlement {
     let actuals = (0..8).map(|number| ExactAmount::from_millionths(number * 1_234_567)).collect();
     let plan = Arc::new(Plan::new(entries).unwrap());
     let held = Held { id: ReservationId::new(id), plan, at: TimestampMs::new(1_795_996_823_456) };
-    Settlement { held, actuals, was_reserved: id != 0 }
+    let ended = TimestampMs::new(if id == 0 { 0 } else { 1_795_996_900_000 });
+    Settlement { held, actuals, ended }
 }
 
 /// A restored journal that keeps settlements, and those that it has.
@@ -219,9 +220,8 @@ fn a_settlement_comes_back_as_it_was_and_a_torn_one_not_at_all() {
 #[test]
 fn what_is_given_back_stays_when_its_call_is_settled_and_the_call_stays_with_it() {
     let run = Run::new();
-    let Settlement { held, .. } = settlement(7);
-    let nothing =
-        || Settlement { held: held.clone(), actuals: vec![ExactAmount::ZERO; 8], was_reserved: true };
+    let Settlement { held, ended, .. } = settlement(7);
+    let nothing = || Settlement { held: held.clone(), actuals: vec![ExactAmount::ZERO; 8], ended };
     run.journal.keep(&nothing());
     let (hold, ticket) = run.journal.hold(&held.id.to_string().into(), &frame_of(&line(7, 100))).unwrap();
     run.journal.write_out(&ticket).unwrap();
@@ -244,8 +244,8 @@ fn what_is_given_back_stays_when_its_call_is_settled_and_the_call_stays_with_it(
 #[test]
 fn what_is_given_back_and_what_its_call_charged_beside_it_both_outlive_any_number_of_kills() {
     let run = Run::new();
-    let Settlement { held, .. } = settlement(7);
-    let given_back = Settlement { held, actuals: vec![ExactAmount::ZERO; 8], was_reserved: true };
+    let Settlement { held, ended, .. } = settlement(7);
+    let given_back = Settlement { held, actuals: vec![ExactAmount::ZERO; 8], ended };
     run.journal.keep(&given_back);
     let name = given_back.held.id.to_string().into();
     let (hold, _) = run.journal.hold(&name, &frame_of(&line(7, 100))).unwrap();
