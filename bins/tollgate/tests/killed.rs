@@ -40,6 +40,8 @@ const KILLS_OF_A_FILE: u64 = 20;
 struct Program {
     child: Child,
     log: BufReader<ChildStderr>,
+    /// Where it tells of itself, once it does.
+    admin: Option<SocketAddr>,
 }
 
 impl Program {
@@ -64,7 +66,7 @@ impl Program {
             .spawn()
             .expect("the program starts");
         let log = BufReader::new(child.stderr.take().expect("its log"));
-        Self { child, log }
+        Self { child, log, admin: None }
     }
 
     /// Where it listens, once it does.
@@ -77,7 +79,9 @@ impl Program {
             assert!(!line.is_empty(), "it ended:\n{log}");
             let line: Value = serde_json::from_str(line).unwrap_or_default();
             if line["message"] == "serving" {
-                return line["listen"].as_str().expect("an address").parse().expect("an address");
+                let of = |name: &str| line[name].as_str().expect("an address").parse().expect("an address");
+                self.admin = Some(of("admin"));
+                return of("listen");
             }
         }
     }
@@ -382,6 +386,13 @@ impl OnRedis {
         clients
     }
 
+    /// What the program says of itself on its other listener.
+    async fn metrics(program: &Program) -> String {
+        let admin = program.admin.expect("it serves");
+        let request = b"GET /metrics HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+        String::from_utf8(call(admin, request.to_vec()).await).expect("a text")
+    }
+
     /// Redis forgets everything, and is told what was spent.
     async fn empty(&self) {
         self.server.command(&["FLUSHALL"]).expect("it is emptied");
@@ -449,6 +460,13 @@ async fn settlements_on_their_way_to_redis_at_a_kill_are_settled_when_the_progra
 async fn calls_that_were_open_when_redis_was_emptied_are_settled_after_a_kill() {
     let mut run = OnRedis::new();
     let (program, address) = run.begin().await;
+    // Without a kill they are settled too, and none of it is a failure.
+    let clients = run.stream(address, "x-mock-events: 30").await;
+    run.empty().await;
+    ended(clients).await;
+    run.assert_settled(address).await;
+    assert!(OnRedis::metrics(&program).await.contains("tollgate_settle_failures_total 0"));
+
     let clients = run.stream(address, "x-mock-events: 30").await;
     run.empty().await;
     run.server.freeze().expect("it stands still");
@@ -458,7 +476,7 @@ async fn calls_that_were_open_when_redis_was_emptied_are_settled_after_a_kill() 
 
     let (_program, address) = run.begin().await;
     run.assert_settled(address).await;
-    assert!(run.books.costs.len() >= 20);
+    assert!(run.books.costs.len() >= 40);
 }
 
 #[tokio::test]

@@ -70,7 +70,7 @@ struct InJournal(Arc<Journal>);
 
 impl Backlog for InJournal {
     fn keep(&self, held: &Held, actuals: &[ExactAmount]) {
-        // Of what is not in the journal anyway nobody has to know better when it ended.
+        // The journal has when a call ended that is in it. Of others the admission errs towards what is still held.
         let (held, actuals, ended) = (held.clone(), actuals.to_vec(), held.at);
         self.0.keep(&Settlement { held, actuals, ended });
     }
