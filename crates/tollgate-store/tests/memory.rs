@@ -48,11 +48,17 @@ enum Call {
     Settle { id: u128, actuals: [u64; 3] },
     Wait { ms: u64 },
     SetBack { ms: u64 },
+    /// What follows is of other reservations.
+    Others,
 }
+
+/// How many reservations calls are of at a time: of those that ended the store is sure to remember the last
+/// four alone, since all may fall into one of its shards.
+const REMEMBERED: u128 = 4;
 
 fn calls() -> impl Strategy<Value = Vec<Call>> {
     let attempt = prop_oneof![Just(Attempt::First), Just(Attempt::Retry)];
-    let id = 0_u128..10;
+    let id = 0..REMEMBERED;
     prop::collection::vec(
         prop_oneof![
             5 => (id.clone(), prop::bool::weighted(0.1), attempt).prop_map(|(id, variant, attempt)| Call::Reserve { id, variant, attempt }),
@@ -60,6 +66,7 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
             4 => (id, prop::array::uniform3(0_u64..25)).prop_map(|(id, actuals)| Call::Settle { id, actuals }),
             3 => (0_u64..45_000).prop_map(|ms| Call::Wait { ms }),
             1 => (0_u64..45_000).prop_map(|ms| Call::SetBack { ms }),
+            1 => Just(Call::Others),
         ],
         1..80,
     )
@@ -97,14 +104,16 @@ proptest! {
             let charge = |entry: u64| (u64::try_from(id).unwrap() * (entry + 3) + u64::from(variant)) % 20;
             plan(&[(&limits[0], charge(0)), (&limits[1], charge(1)), (&limits[2], charge(2))])
         };
+        let mut first = 0;
         for call in calls {
             let at = clock.now();
-            let held = |id| Held { id: ReservationId::new(id), plan: plan_of(id, false), at };
+            let held = |id| Held { id: ReservationId::new(first + id), plan: plan_of(first + id, false), at };
             match call {
+                Call::Others => first += REMEMBERED,
                 Call::Wait { ms } => clock.advance(DurationMs::new(ms)),
                 Call::SetBack { ms } => clock.set(TimestampMs::new(at.get().saturating_sub(ms))),
                 Call::Reserve { id, variant, attempt } => {
-                    let (id, plan) = (ReservationId::new(id), plan_of(id, variant));
+                    let (id, plan) = (ReservationId::new(first + id), plan_of(first + id, variant));
                     let answer = now(store.reserve(id, Arc::clone(&plan), attempt));
                     same(answer, ledger.reserve(at, id, plan, attempt))?;
                 }
