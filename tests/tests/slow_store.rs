@@ -6,9 +6,12 @@
     reason = "in a test, a broken assumption ends the test"
 )]
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use serde_json::{Value, json};
@@ -81,6 +84,38 @@ fn away(_: &Arc<MemoryStore>, _: Held, _: u32, _: Vec<Amount>) -> StoreFuture<'s
     StoreFuture::ready(Err(StoreError::NotApplied("away".to_owned())))
 }
 
+/// A store that has answered no more for a while: what it is asked for it does, and tells nobody, or late.
+struct Frozen(Arc<MemoryStore>);
+
+/// Longer than the drain that it outlasts.
+const FROZEN_FOR: Duration = Duration::from_millis(1_500);
+
+impl Store for Frozen {
+    fn reserve(&self, id: ReservationId, plan: Arc<Plan>, attempt: Attempt) -> StoreFuture<'_, Verdict> {
+        let verdict = self.0.reserve(id, plan, attempt);
+        StoreFuture::waiting(async move {
+            drop(verdict);
+            std::future::pending().await
+        })
+    }
+
+    fn extend(&self, held: &Held, step: u32, charges: &[Amount]) -> StoreFuture<'_, Verdict> {
+        self.0.extend(held, step, charges)
+    }
+
+    fn settle(&self, held: &Held, actuals: &[ExactAmount]) -> StoreFuture<'static, Settled> {
+        let (store, held, actuals) = (self.0.clone(), held.clone(), actuals.to_vec());
+        StoreFuture::waiting(async move {
+            tokio::time::sleep(FROZEN_FOR).await;
+            store.settle(&held, &actuals).await
+        })
+    }
+
+    fn inspect(&self, limits: &[Arc<Limit>]) -> StoreFuture<'_, Vec<CounterView>> {
+        self.0.inspect(limits)
+    }
+}
+
 static ASKED: AtomicU64 = AtomicU64::new(0);
 static ANSWERS: Semaphore = Semaphore::const_new(0);
 
@@ -100,7 +135,11 @@ fn gated(
 }
 
 fn gateway(limit_usd: &str, before: BeforeStore, more: &str) -> Gateway {
-    Gateway::start(GatewayOptions {
+    Gateway::start(options(limit_usd, before, more))
+}
+
+fn options(limit_usd: &str, before: BeforeStore, more: &str) -> GatewayOptions {
+    GatewayOptions {
         config: format!(
             "[[tenants]]\nid = \"t\"\n[[tenants.budgets]]\nwindow = \"day\"\nlimit_usd = {limit_usd}\n\
              [[tenants.keys]]\nid = \"k\"\nkey_env = \"key_of_t\"\n"
@@ -112,7 +151,7 @@ fn gateway(limit_usd: &str, before: BeforeStore, more: &str) -> Gateway {
         ),
         before_store: Some(before),
         ..GatewayOptions::default()
-    })
+    }
 }
 
 fn asking() -> Value {
@@ -181,4 +220,19 @@ async fn while_the_store_is_asked_nothing_more_is_passed_on() {
     ANSWERS.add_permits(1_000);
     let answer = connection.answer().await.expect("the rest");
     assert!(answer.complete && answer.text().contains("message_stop"));
+}
+
+#[tokio::test]
+async fn a_call_that_the_drain_cuts_while_the_store_is_asked_is_given_back_however_late() {
+    let gateway = Arc::new(Gateway::start(GatewayOptions {
+        server: "drain_seconds = 0".to_owned(),
+        ..options("1", |store| Arc::new(Frozen(store)), "100")
+    }));
+    let mut connection = Client::new(gateway.address()).connect().await;
+    connection.write(&json_request("/v1/messages", "key_of_t", &asking(), &LONG)).await;
+    eventually("the call is reserved", || gateway.store.open_reservations() == 1).await;
+    let stopping = gateway.clone();
+    let stopped = tokio::task::spawn_blocking(move || stopping.stop()).await.expect("no panic");
+    assert_eq!((stopped.connections_cut, gateway.store.open_reservations()), (1, 0));
+    assert_eq!(gateway.counter("t", "micro_usd", "day", 1_000_000).await.held.get(), 0);
 }

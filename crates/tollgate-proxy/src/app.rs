@@ -55,8 +55,10 @@ pub(crate) struct Parts {
     pub(crate) large_bodies: Arc<Semaphore>,
     /// Set when a drain is over and what is still open is cut.
     pub(crate) cutting: CancellationToken,
-    /// Work that goes on after its request: drains, and settlements that wait for the store.
+    /// Answers that are read on after their request.
     pub(crate) tasks: TaskTracker,
+    /// Settlements that wait for the store.
+    pub(crate) settling: TaskTracker,
 }
 
 impl App {

@@ -331,7 +331,7 @@ fn settle_in_store(app: &Arc<App>, held: &Held, actuals: Vec<ExactAmount>, expec
         Ok(settled) => note_settled(app, held.id, settled, expected),
         Err(later) => {
             let (task_app, id) = (app.clone(), held.id);
-            app.tasks.spawn(async move { note_settled(&task_app, id, later.await, expected) });
+            app.settling.spawn(async move { note_settled(&task_app, id, later.await, expected) });
         }
     }
 }

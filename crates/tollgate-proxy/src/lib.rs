@@ -263,6 +263,7 @@ impl Setup {
             large_bodies: upload::large_bodies(),
             cutting: CancellationToken::new(),
             tasks: TaskTracker::new(),
+            settling: TaskTracker::new(),
         };
         let app = App::new(&config, policy, parts, workers)?;
         let connections = config.server.max_connections.min(Semaphore::MAX_PERMITS);

@@ -44,6 +44,10 @@ const IDLE_LOOKS: u32 = 4;
 /// How long streams that are cut at the end of a drain may take to say so.
 const CUT_PATIENCE: Duration = Duration::from_secs(1);
 
+/// How long settlements on their way to the store are waited for: longer than a store waits for its answer (5 s at most),
+/// which then keeps them itself.
+const SETTLING_PATIENCE: Duration = Duration::from_secs(6);
+
 /// After a failed accept (no file descriptors left), accepting pauses for this long.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -111,9 +115,11 @@ pub(crate) async fn drain(shared: &Shared, tracker: &TaskTracker, cut: &Cancella
         cut.cancel();
         tracker.wait().await;
     }
-    // What is still read after its client left, and settlements on their way to the store.
+    // What is still read after its client left.
     parts.tasks.close();
     let _ = tokio::time::timeout(shared.drain, parts.tasks.wait()).await;
+    parts.settling.close();
+    let _ = tokio::time::timeout(SETTLING_PATIENCE, parts.settling.wait()).await;
 }
 
 /// Accepts until the stop signal.

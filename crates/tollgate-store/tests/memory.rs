@@ -43,11 +43,26 @@ fn now<T: Debug>(answer: StoreFuture<'_, T>) -> Result<T, StoreError> {
 
 #[derive(Clone, Debug)]
 enum Call {
-    Reserve { id: u128, variant: bool, attempt: Attempt },
-    Extend { id: u128, step: u32, charges: [u64; 3] },
-    Settle { id: u128, actuals: [u64; 3] },
-    Wait { ms: u64 },
-    SetBack { ms: u64 },
+    Reserve {
+        id: u128,
+        variant: bool,
+        attempt: Attempt,
+    },
+    Extend {
+        id: u128,
+        step: u32,
+        charges: [u64; 3],
+    },
+    Settle {
+        id: u128,
+        actuals: [u64; 3],
+    },
+    Wait {
+        ms: u64,
+    },
+    SetBack {
+        ms: u64,
+    },
     /// What follows is of other reservations.
     Others,
 }
