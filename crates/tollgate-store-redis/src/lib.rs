@@ -126,6 +126,8 @@ enum Concern {
     Eviction,
     /// More copies live than the configuration says.
     Copies,
+    /// Two copies have one name.
+    Name,
 }
 
 struct Inner {

@@ -134,6 +134,15 @@ impl Lives {
     }
 }
 
+/// Who shares a Redis.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Living {
+    /// How many copies live.
+    pub(crate) copies: usize,
+    /// Another process has the name of this copy.
+    pub(crate) is_named_twice: bool,
+}
+
 /// Who lives, and who does not any more.
 #[derive(Debug, Default)]
 struct Census {
@@ -143,13 +152,13 @@ struct Census {
 }
 
 impl RedisStore {
-    /// Says that `copy` lives, and gives back the places of those that have died: how many live. `copy` is the same after a
+    /// Says that `copy` lives, and gives back the places of those that have died: who lives. `copy` is the same after a
     /// restart, and no other process has it.
     ///
     /// # Errors
     ///
     /// Redis did not answer. What is left is done by whoever asks next.
-    pub(crate) async fn look_after_places(&self, copy: &Arc<str>) -> Result<usize, StoreError> {
+    pub(crate) async fn look_after_places(&self, copy: &Arc<str>) -> Result<Living, StoreError> {
         let lives = &self.0.lives;
         lives.begin();
         let told = lives.state().told;
@@ -164,7 +173,7 @@ impl RedisStore {
             answer => answer,
         };
         let census = census(&answer)?;
-        let living = census.living.len();
+        let living = Living { copies: census.living.len(), is_named_twice: answer.starts_with(b"T") };
         let is_due = lives.goes_on(answer.starts_with(b"F"));
         if census.dead.is_empty() && !is_due {
             return Ok(living);

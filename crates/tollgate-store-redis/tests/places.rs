@@ -47,7 +47,12 @@ impl Copy {
 
     /// Says that it lives, and looks after those that do not: how many do.
     async fn lives(&self) -> usize {
-        self.store.keep_places(&self.name).await.unwrap()
+        self.store.keep_places(&self.name).await.unwrap().0
+    }
+
+    /// The same: whether another has its name.
+    async fn is_named_twice(&self) -> bool {
+        self.store.keep_places(&self.name).await.unwrap().1
     }
 
     async fn reserve(&self, id: u128, plan: &Arc<Plan>) -> Option<Held> {
@@ -187,6 +192,29 @@ async fn a_copy_that_starts_again_has_its_places_at_once() {
         assert_eq!(copy.settle(&held).await, Settled::Applied);
     }
     assert_eq!(after.stand(&plan).await, [(0, 0), (20, 2), (0, 0)]);
+}
+
+#[tokio::test]
+async fn two_processes_of_one_name_are_told_so_for_as_long_as_both_live() {
+    let (server, clock) = (RedisServer::start().unwrap(), clock());
+    let other = Copy::start(&server, &clock, "other").await;
+    let before = Copy::start(&server, &clock, "one").await;
+    // One that is started again is none.
+    drop(before);
+    let one = Copy::start(&server, &clock, "one").await;
+    for _ in 0..2 {
+        assert!(!one.is_named_twice().await);
+    }
+    let twin = Copy::start(&server, &clock, "one").await;
+    // The one finds itself taken for dead, and goes on.
+    for _ in 0..3 {
+        clock.advance(EVERY);
+        assert!(one.is_named_twice().await);
+        assert!(twin.is_named_twice().await);
+    }
+    assert!(!other.is_named_twice().await);
+    pass(&clock, SILENT, &[&one, &other]).await;
+    assert!(!one.is_named_twice().await, "the twin is gone");
 }
 
 #[tokio::test]

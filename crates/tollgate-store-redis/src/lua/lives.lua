@@ -6,7 +6,8 @@
 -- its copy, how long a life may be silent, and what is told of it: "start" for the first of a process, which ends all
 -- others of its copy; "new" for a later one; "on" for one that goes on; "gone" where its places are given back.
 --
--- "N" where the life has ended, otherwise "A", or "F" where one that goes on was not known, how many lives there are
+-- "N" where the life has ended, otherwise "A", "F" where one that goes on was not known, or "T" where another one of its
+-- copy goes on too, how many lives there are
 -- whose places are to be given back now, by who asks, and those, then all that have not ended. A number has 4 bytes, a
 -- life 8.
 
@@ -54,7 +55,7 @@ end
 put(life, now, 0, copy)
 redis.call('PEXPIRE', KEYS[1], text(KEPT_MS))
 
-local count, dead, living = 0, '', life
+local count, dead, living, is_twin = 0, '', life, false
 for _, other in ipairs(others) do
   local is_replaced = told == 'start' and other.copy == copy
   local is_silent = now - since >= silent_ms and now - other.at > silent_ms
@@ -66,6 +67,8 @@ for _, other in ipairs(others) do
     count, dead = count + 1, dead .. other.name
   elseif other.claimed == 0 then
     living = living .. other.name
+    is_twin = is_twin or other.copy == copy and now - other.at <= silent_ms
   end
 end
-return pack('<c1I4', told == 'on' and not own and 'F' or 'A', count) .. dead .. living
+local head = told == 'on' and not own and 'F' or is_twin and 'T' or 'A'
+return pack('<c1I4', head, count) .. dead .. living

@@ -35,14 +35,17 @@ pub(super) async fn look_after_places(
     copies: NonZeroU64,
     clock: &dyn Clock,
 ) {
-    let (mut was_well, mut crowd) = (true, Crowd::default());
+    let (mut was_well, mut crowd, mut twin) = (true, Crowd::default(), Twin::default());
     loop {
         let begun = clock.elapsed();
         let looked = redis.look_after_places(copy).await;
         if let Ok(living) = looked {
             store.seen(begun);
-            if let Some(warning) = crowd.note(living, copies) {
+            if let Some(warning) = crowd.note(living.copies, copies) {
                 redis.warn(Concern::Copies, warning);
+            }
+            if let Some(warning) = twin.note(living.is_named_twice) {
+                redis.warn(Concern::Name, warning);
             }
         }
         match &looked {
@@ -90,6 +93,34 @@ impl Crowd {
     }
 }
 
+/// Whether another process has the name of this one.
+#[derive(Default)]
+struct Twin {
+    /// For so many looks in a row.
+    looks: u32,
+}
+
+impl Twin {
+    /// From so many looks on it is said: of a predecessor whose end a server has lost nobody hears for so long.
+    const SAID: u32 = 8;
+
+    /// As [`Crowd::note`].
+    fn note(&mut self, is_named_twice: bool) -> Option<Option<String>> {
+        let before = std::mem::replace(&mut self.looks, 0);
+        if !is_named_twice {
+            return (before >= Self::SAID).then_some(None);
+        }
+        self.looks = before.saturating_add(1);
+        let warning = || {
+            "another copy that shares this Redis has the name of this one: each gives back the places of the other's calls, \
+             and an emptied Redis would be told what one of them spent; stop the one whose usage files were copied from the \
+             other, move all of them away and start it again"
+                .to_owned()
+        };
+        (self.looks == Self::SAID).then(|| Some(warning()))
+    }
+}
+
 /// Says again and again where the server may evict counters, and where it does no more.
 pub(super) async fn look_after_policy(redis: &RedisStore) {
     let (mut known, mut is_readable) = (None, true);
@@ -127,7 +158,7 @@ pub(super) async fn look_after_policy(redis: &RedisStore) {
 mod tests {
     use std::num::NonZeroU64;
 
-    use super::Crowd;
+    use super::{Crowd, Twin};
 
     #[test]
     fn more_copies_than_the_configuration_says_are_warned_of_while_they_last() {
@@ -145,5 +176,21 @@ mod tests {
         assert_eq!(look(3), None, "once");
         assert!(look(4).unwrap().ends_with("set it to 4"));
         assert_eq!((look(2).as_deref(), look(2)), (Some(""), None), "no more");
+    }
+    #[test]
+    fn a_name_that_another_has_is_warned_of_while_that_lasts() {
+        let mut twin = Twin::default();
+        for _ in 0..2 {
+            for _ in 1..Twin::SAID {
+                assert_eq!((twin.note(false), twin.note(true)), (None, None), "for a moment");
+            }
+            for _ in 2..Twin::SAID {
+                assert_eq!(twin.note(true), None);
+            }
+            let warning = twin.note(true).unwrap().unwrap();
+            assert!(warning.starts_with("another copy that shares this Redis has the name"), "{warning}");
+            assert_eq!(twin.note(true), None, "once");
+            assert_eq!((twin.note(false), twin.note(false)), (Some(None), None), "no more");
+        }
     }
 }

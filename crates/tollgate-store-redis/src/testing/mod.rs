@@ -35,13 +35,14 @@ impl BareScript {
 
 impl RedisStore {
     /// Says that a copy lives, and gives back places that dead ones hold, as [`SharedStore`](crate::SharedStore) does
-    /// every few seconds.
+    /// every few seconds: how many live, and whether another has its name.
     ///
     /// # Errors
     ///
     /// Redis did not answer.
-    pub async fn keep_places(&self, copy: &Arc<str>) -> Result<usize, StoreError> {
-        self.look_after_places(copy).await
+    pub async fn keep_places(&self, copy: &Arc<str>) -> Result<(usize, bool), StoreError> {
+        let living = self.look_after_places(copy).await?;
+        Ok((living.copies, living.is_named_twice))
     }
 
     /// Runs a script on the store's own connection.
