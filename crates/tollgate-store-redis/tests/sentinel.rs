@@ -37,6 +37,16 @@ async fn until(server: &RedisServer, words: &[&str], is_wanted: impl Fn(&str) ->
     assert!(tokio::time::timeout(PATIENCE, wanted).await.is_ok(), "{words:?}");
 }
 
+/// Waits until the replica has all that the primary has.
+async fn replicated(primary: &RedisServer, replica: &RedisServer) {
+    let replicated = async {
+        while !primary.is_replicated_by(replica).unwrap() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, replicated).await.expect("the replica has all of it");
+}
+
 /// The same reserve again and again, until it is answered.
 async fn reserve(store: &RedisStore, id: u128, plan: &Arc<Plan>) -> Verdict {
     let id = ReservationId::new(id);
@@ -82,8 +92,7 @@ async fn a_store_behind_a_sentinel_follows_a_failover_with_all_that_was_replicat
     let store = RedisStore::connect(&settings).unwrap();
     store.connected().await.unwrap();
     let Verdict::Admitted(admission) = reserve(&store, 1, &plan(60)).await else { panic!("60 of 100 fit") };
-    // Acknowledged by the replica.
-    until(&primary, &["WAIT", "1", "1000"], |replicas| replicas == "1").await;
+    replicated(&primary, &replica).await;
 
     primary.kill();
     assert!(matches!(reserve(&store, 2, &plan(50)).await, Verdict::Refused(_)), "60 are held");
@@ -129,7 +138,7 @@ async fn an_idle_runtime_does_not_stay_with_a_primary_that_was_replaced() {
     };
     tokio::time::timeout(PATIENCE, own).await.expect("a connection of this runtime's own");
     spend(10).await;
-    until(&primary, &["WAIT", "1", "1000"], |replicas| replicas == "1").await;
+    replicated(&primary, &replica).await;
 
     primary.freeze().unwrap();
     until(&replica, &["INFO", "replication"], |info| info.contains("role:master")).await;
@@ -175,10 +184,10 @@ async fn what_a_failover_loses_is_sent_again_and_counted_once() {
     for id in 0..10 {
         spend(id).await;
     }
-    until(&primary, &["WAIT", "1", "1000"], |replicas| replicas == "1").await;
+    replicated(&primary, &replica).await;
     // One whose reservation is replicated, and its end is not.
     let half = admitted(&store, 50, &plan(5)).await;
-    until(&primary, &["WAIT", "1", "1000"], |replicas| replicas == "1").await;
+    replicated(&primary, &replica).await;
     // From now on nothing reaches it.
     replica.freeze().unwrap();
     primary.command(&["CLIENT", "KILL", "TYPE", "replica"]).unwrap();

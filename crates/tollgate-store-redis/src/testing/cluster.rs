@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::RedisServer;
+use super::{RedisServer, on_a_free_port};
 use crate::Settings;
 
 /// Hash slots of a cluster.
@@ -122,10 +122,13 @@ impl RedisCluster {
 
 /// A node that knows of no other.
 fn node() -> io::Result<RedisServer> {
-    let bus = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port().to_string();
-    let options = ["--save", "", "--appendonly", "no", "--cluster-enabled", "yes", "--cluster-port", &bus];
-    let own = ["--cluster-node-timeout", NODE_TIMEOUT_MS, "--cluster-config-file", "nodes.conf"];
-    RedisServer::start_with(&[options.as_slice(), &own].concat())
+    on_a_free_port(|| {
+        let bus = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port().to_string();
+        let options =
+            ["--save", "", "--appendonly", "no", "--cluster-enabled", "yes", "--cluster-port", &bus];
+        let own = ["--cluster-node-timeout", NODE_TIMEOUT_MS, "--cluster-config-file", "nodes.conf"];
+        RedisServer::prepared(&[options.as_slice(), &own].concat())?.running()
+    })
 }
 
 fn bus_port(node: &RedisServer) -> String {

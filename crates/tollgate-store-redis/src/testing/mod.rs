@@ -65,6 +65,9 @@ impl RedisStore {
 /// Names the program, where it is not on the path.
 const PROGRAM: &str = "TOLLGATE_REDIS_SERVER";
 
+/// How often a port is tried that somebody else has.
+const PORT_ATTEMPTS: usize = 50;
+
 const SENTINEL_CONFIG: &str = "sentinel.conf";
 
 /// A Redis of a test's own.
@@ -94,9 +97,7 @@ impl RedisServer {
     ///
     /// As there.
     pub fn start_with(options: &[&str]) -> io::Result<Self> {
-        let mut server = Self::prepared(options)?;
-        server.restart()?;
-        Ok(server)
+        on_a_free_port(|| Self::prepared(options)?.running())
     }
 
     /// Starts a sentinel that watches `primary` under the name `main` and decides by itself, quickly.
@@ -114,24 +115,30 @@ impl RedisServer {
     ///
     /// As there.
     pub fn start_sentinel_with(primary: &Self, lines: &str) -> io::Result<Self> {
-        let mut sentinel = Self::prepared(&["--sentinel"])?;
         let config = format!(
             "sentinel monitor main 127.0.0.1 {} 1\nsentinel down-after-milliseconds main 300\n\
              sentinel failover-timeout main 2000\n{lines}\n",
             primary.port
         );
-        fs::write(sentinel.folder.path().join(SENTINEL_CONFIG), config)?;
-        sentinel.config = Some(SENTINEL_CONFIG);
-        sentinel.restart()?;
-        Ok(sentinel)
+        on_a_free_port(|| {
+            let mut sentinel = Self::prepared(&["--sentinel"])?;
+            fs::write(sentinel.folder.path().join(SENTINEL_CONFIG), &config)?;
+            sentinel.config = Some(SENTINEL_CONFIG);
+            sentinel.running()
+        })
     }
 
     fn prepared(options: &[&str]) -> io::Result<Self> {
         let folder = tempfile::tempdir()?;
-        // Free now, and taken again at once.
+        // Free now, and mostly still so when the server takes it.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let options = options.iter().map(|&option| option.to_owned()).collect();
         Ok(Self { folder, port, options, config: None, process: None })
+    }
+
+    fn running(mut self) -> io::Result<Self> {
+        self.run()?;
+        Ok(self)
     }
 
     /// The port on the loopback interface.
@@ -159,6 +166,20 @@ impl RedisServer {
     ///
     /// There is no `redis-server`, or it does not come up.
     pub fn restart(&mut self) -> io::Result<()> {
+        for _ in 0..PORT_ATTEMPTS {
+            match self.run() {
+                // Somebody's connection has its port for a moment.
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                    std::thread::park_timeout(Duration::from_millis(100));
+                }
+                result => return result,
+            }
+        }
+        self.run()
+    }
+
+    /// The same, once: [`AddrInUse`](io::ErrorKind::AddrInUse) where its port is another's.
+    fn run(&mut self) -> io::Result<()> {
         self.kill();
         let program = env::var_os(PROGRAM).unwrap_or_else(|| "redis-server".into());
         let mut command = Command::new(&program);
@@ -227,6 +248,20 @@ impl RedisServer {
         read_answer(&mut BufReader::new(stream))
     }
 
+    /// Whether `replica` has done all that this server had when it was asked.
+    ///
+    /// # Errors
+    ///
+    /// One of them does not answer.
+    pub fn is_replicated_by(&self, replica: &Self) -> io::Result<bool> {
+        let offset = |server: &Self, name: &str| -> io::Result<Option<u64>> {
+            let info = server.command(&["INFO", "replication"])?;
+            Ok(info.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()))
+        };
+        let wanted = offset(self, "master_repl_offset:")?;
+        Ok(wanted.is_some() && offset(replica, "slave_repl_offset:")? >= wanted)
+    }
+
     /// The keys that have no time to live.
     ///
     /// # Errors
@@ -248,13 +283,26 @@ impl RedisServer {
             }
             if let Some(ended) = self.process.as_mut().map(Child::try_wait).transpose()?.flatten() {
                 let log = fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
-                return Err(io::Error::other(format!("redis-server ended with {ended}\n{log}")));
+                let is_taken = log.contains("Address already in use");
+                let kind = if is_taken { io::ErrorKind::AddrInUse } else { io::ErrorKind::Other };
+                return Err(io::Error::new(kind, format!("redis-server ended with {ended}\n{log}")));
             }
             // Refused connections are refused at once: a pause, without reading a clock.
             std::thread::park_timeout(Duration::from_millis(10));
         }
         Err(io::Error::other("redis-server does not answer"))
     }
+}
+
+/// Starts what takes free ports, again where somebody else was quicker.
+fn on_a_free_port<T>(start: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    for _ in 0..PORT_ATTEMPTS {
+        match start() {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            result => return result,
+        }
+    }
+    start()
 }
 
 impl Drop for RedisServer {

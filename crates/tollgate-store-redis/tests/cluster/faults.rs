@@ -272,9 +272,12 @@ async fn a_failover_in_a_cluster_is_followed_with_all_that_was_replicated() {
     let (own, other) = (on_node(&cluster, 0, 10), on_node(&cluster, 1, 10));
     let plan = |charge| plan(&[(&own, charge), (&other, charge)]);
     let held = reserve(&store, 1, &plan(4)).await.unwrap();
-    let (first, port) =
-        (cluster.nodes()[0].command(&["WAIT", "1", "5000"]).unwrap(), cluster.nodes()[3].port());
-    assert_eq!(first, "1", "acknowledged by the replica at {port}");
+    let replicated = async {
+        while !cluster.nodes()[0].is_replicated_by(&cluster.nodes()[3]).unwrap() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, replicated).await.expect("the replica has all of it");
     cluster.nodes_mut()[0].kill();
     assert!(reserve_until_answered(&store, 2, &plan(7)).await.is_none(), "4 of 10 are held");
     assert!(reserve_until_answered(&store, 3, &plan(6)).await.is_some());
