@@ -7,9 +7,8 @@
 -- others of its copy; "new" for a later one; "on" for one that goes on; "gone" where its places are given back.
 --
 -- "N" where the life has ended, otherwise "A", "F" where one that goes on was not known, or "T" where another one of its
--- copy goes on too, how many lives there are
--- whose places are to be given back now, by who asks, and those, then all that have not ended. A number has 4 bytes, a
--- life 8.
+-- copy goes on too; how many lives there are whose places are to be given back now, by who asks, and those, then all that
+-- have not ended. A number has 4 bytes, a life 8.
 
 local CLAIM_MS, KEPT_MS = 60000, 90000000
 

@@ -177,6 +177,7 @@ mod tests {
         assert!(look(4).unwrap().ends_with("set it to 4"));
         assert_eq!((look(2).as_deref(), look(2)), (Some(""), None), "no more");
     }
+
     #[test]
     fn a_name_that_another_has_is_warned_of_while_that_lasts() {
         let mut twin = Twin::default();
